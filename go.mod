@@ -1,0 +1,3 @@
+module onced
+
+go 1.26.8

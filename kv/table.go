@@ -1,0 +1,167 @@
+package kv
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// Table is a typed view of one table: rows of T under tuple keys. A value is
+// stored as a version byte, the length of its JSON, the JSON, and then,
+// for tables with a blob, the blob's bytes as they are. Decoding is strict:
+// unknown fields, trailing data and newer versions are errors. The zero Table
+// is not usable; a Table is immutable and safe for concurrent use.
+type Table[T any] struct {
+	id      TableID
+	version byte
+	blob    func(*T) *[]byte
+	upgrade func(version byte, old []byte) ([]byte, error)
+}
+
+// TableOptions are the rare settings of [NewTable].
+type TableOptions[T any] struct {
+	// Blob returns the field whose bytes are kept beside the JSON, unchanged and
+	// without the growth of base64; tag that field `json:"-"`. A nil and an
+	// empty blob are the same.
+	Blob func(*T) *[]byte
+	// Upgrade turns the JSON of an older version into the current one's. It is
+	// called on reading; the row keeps its version until it is written again.
+	Upgrade func(version byte, old []byte) ([]byte, error)
+}
+
+// NewTable describes the table id whose rows are written as version (1 to 255).
+func NewTable[T any](id TableID, version byte, opts ...TableOptions[T]) Table[T] {
+	t := Table[T]{id: id, version: version}
+	for _, o := range opts {
+		t.blob, t.upgrade = o.Blob, o.Upgrade
+	}
+	return t
+}
+
+// ID returns the table's name.
+func (t Table[T]) ID() TableID { return t.id }
+
+// Get reads one row; ok is false when it is absent.
+func (t Table[T]) Get(r Reader, key Key) (v T, ok bool, err error) {
+	raw, err := r.Get(t.id, key)
+	if err != nil || raw == nil {
+		return v, false, err
+	}
+	v, err = t.decode(key, raw)
+	return v, err == nil, err
+}
+
+// Put writes one row.
+func (t Table[T]) Put(w Writer, key Key, v T) error {
+	raw, err := t.Encode(v)
+	if err != nil {
+		return err
+	}
+	return w.Put(t.id, key, raw)
+}
+
+// Delete removes one row; an absent one is no error.
+func (t Table[T]) Delete(w Writer, key Key) error { return w.Delete(t.id, key) }
+
+// Row is a decoded row of a scan.
+type Row[T any] struct {
+	Key   Key
+	Value T
+}
+
+// Scan yields the decoded rows of r. An error ends the sequence.
+func (t Table[T]) Scan(rd Reader, r Range) iter.Seq2[Row[T], error] {
+	return t.rows(rd.Scan(t.id, r))
+}
+
+// Decode turns raw entries of this table, for example of [Pages], into rows.
+func (t Table[T]) Decode(entries iter.Seq2[Entry, error]) iter.Seq2[Row[T], error] {
+	return t.rows(entries)
+}
+
+func (t Table[T]) rows(entries iter.Seq2[Entry, error]) iter.Seq2[Row[T], error] {
+	return func(yield func(Row[T], error) bool) {
+		for e, err := range entries {
+			row := Row[T]{Key: e.Key}
+			if err == nil {
+				row.Value, err = t.decode(e.Key, e.Value)
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Encode returns the bytes that Put would store for v.
+func (t Table[T]) Encode(v T) ([]byte, error) {
+	var blob []byte
+	if t.blob != nil {
+		blob = *t.blob(&v)
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("kv: encode row of %s: %w", t.id, err)
+	}
+	out := make([]byte, 0, 1+binary.MaxVarintLen32+len(body)+len(blob))
+	out = binary.AppendUvarint(append(out, t.version), uint64(len(body)))
+	return append(append(out, body...), blob...), nil
+}
+
+func (t Table[T]) decode(key, raw []byte) (T, error) {
+	v, err := t.parse(raw)
+	if err != nil {
+		return v, fmt.Errorf("kv: row %x of %s: %w", key, t.id, err)
+	}
+	return v, nil
+}
+
+func (t Table[T]) parse(raw []byte) (v T, err error) {
+	if len(raw) < 2 {
+		return v, fmt.Errorf("%w: %d bytes are no row", ErrCorrupt, len(raw))
+	}
+	version := raw[0]
+	if version > t.version {
+		return v, fmt.Errorf("%w (row version %d, known up to %d)", ErrNewer, version, t.version)
+	}
+	n, used := binary.Uvarint(raw[1:])
+	rest := raw[1+max(used, 0):]
+	if used <= 0 || n > uint64(len(rest)) {
+		return v, fmt.Errorf("%w: the length of the JSON does not fit", ErrCorrupt)
+	}
+	body, blob := rest[:n], rest[n:]
+	if version < t.version {
+		if t.upgrade == nil {
+			return v, fmt.Errorf("%w: no way to read row version %d", ErrCorrupt, version)
+		}
+		if body, err = t.upgrade(version, body); err != nil {
+			return v, err
+		}
+	}
+	if err := strictJSON(body, &v); err != nil {
+		return v, errors.Join(ErrCorrupt, err)
+	}
+	if t.blob != nil {
+		*t.blob(&v) = blob[:len(blob):len(blob)]
+	} else if len(blob) > 0 {
+		return v, fmt.Errorf("%w: %d bytes follow the JSON", ErrCorrupt, len(blob))
+	}
+	return v, nil
+}
+
+// strictJSON decodes exactly one JSON value without unknown fields.
+func strictJSON(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("data follows the JSON value")
+	}
+	return nil
+}
