@@ -15,7 +15,8 @@ import (
 //	kv.Key{}.String(scope).String(id).Uint(seq)
 //
 // and read back with [DecodeKey]. The zero value is the empty tuple, whose
-// bytes are the prefix of every key.
+// bytes are the prefix of every key. Appending never changes the key it starts
+// from, so keys may be made from a common beginning.
 type Key []byte
 
 // Type bytes of the encoding. Their order is the order of parts of different
@@ -26,30 +27,44 @@ const (
 	tagUint   = 0x03
 	tagInt    = 0x04
 	tagTime   = 0x05
+
+	// afterTags is above every type byte, and marks a zero byte inside a text.
+	afterTags = 0xff
 )
 
 // Bytes appends a part of any bytes.
-func (k Key) Bytes(b []byte) Key { return appendEscaped(append(k, tagBytes), b) }
+func (k Key) Bytes(b []byte) Key { return appendEscaped(k.grow(tagBytes, len(b)+1), b) }
 
 // String appends a text part; any bytes are allowed.
-func (k Key) String(s string) Key { return appendEscaped(append(k, tagString), s) }
+func (k Key) String(s string) Key { return appendEscaped(k.grow(tagString, len(s)+1), s) }
 
 // Uint appends an unsigned number.
-func (k Key) Uint(n uint64) Key { return binary.BigEndian.AppendUint64(append(k, tagUint), n) }
+func (k Key) Uint(n uint64) Key { return binary.BigEndian.AppendUint64(k.grow(tagUint, 8), n) }
 
 // Int appends a signed number.
 func (k Key) Int(n int64) Key {
-	return binary.BigEndian.AppendUint64(append(k, tagInt), uint64(n)^(1<<63))
+	return binary.BigEndian.AppendUint64(k.grow(tagInt, 8), uint64(n)^(1<<63))
 }
 
 // Time appends an instant with the resolution of a nanosecond. The zero time
 // and instants outside 1678 to 2262 are stored as the nearest bound.
 func (k Key) Time(t time.Time) Key {
-	return binary.BigEndian.AppendUint64(append(k, tagTime), uint64(unixNano(t))^(1<<63))
+	return binary.BigEndian.AppendUint64(k.grow(tagTime, 8), uint64(unixNano(t))^(1<<63))
 }
 
-// Range returns the range of all keys that extend k by further parts.
-func (k Key) Range() Range { return Prefix(k) }
+// grow returns a copy of k and tag with room for n bytes more. A copy, because
+// two keys that grow in one array from a common beginning would overwrite each
+// other.
+func (k Key) grow(tag byte, n int) Key {
+	return append(append(make(Key, 0, len(k)+1+n), k...), tag)
+}
+
+// Range returns the range of k itself and all keys that extend it by further
+// parts. It is narrower than [Prefix]: the bytes of a text are also a prefix of
+// longer texts that go on with a zero byte.
+func (k Key) Range() Range {
+	return Range{From: k, To: append(k[:len(k):len(k)], afterTags)}
+}
 
 var (
 	minTime = time.Unix(0, -1<<63)
@@ -72,7 +87,7 @@ func appendEscaped[T string | []byte](k Key, b T) Key {
 	for i := range len(b) {
 		k = append(k, b[i])
 		if b[i] == 0 {
-			k = append(k, 0xff)
+			k = append(k, afterTags)
 		}
 	}
 	return append(k, 0)
@@ -100,7 +115,13 @@ func (d *KeyDecoder) String() string { return string(d.escaped(tagString)) }
 func (d *KeyDecoder) Uint() uint64 { return d.fixed(tagUint) }
 
 // Int reads a part written by Key.Int.
-func (d *KeyDecoder) Int() int64 { return int64(d.fixed(tagInt) ^ 1<<63) }
+func (d *KeyDecoder) Int() int64 {
+	n := d.fixed(tagInt)
+	if d.err != nil {
+		return 0
+	}
+	return int64(n ^ 1<<63)
+}
 
 // Time reads a part written by Key.Time, in UTC.
 func (d *KeyDecoder) Time() time.Time {
@@ -156,7 +177,7 @@ func (d *KeyDecoder) escaped(tag byte) []byte {
 			return nil
 		}
 		out = append(out, d.rest[:i]...)
-		if i+1 == len(d.rest) || d.rest[i+1] != 0xff {
+		if i+1 == len(d.rest) || d.rest[i+1] != afterTags {
 			d.rest = d.rest[i+1:]
 			return out
 		}

@@ -92,7 +92,8 @@ type Range struct {
 	Limit int
 }
 
-// Prefix returns the range of all keys that begin with p.
+// Prefix returns the range of all keys that begin with the bytes p. For tuples
+// use [Key.Range], which does not take in parts that only begin alike.
 func Prefix(p []byte) Range {
 	return Range{From: p, To: PrefixEnd(p)}
 }
@@ -122,16 +123,17 @@ func AdmitIntent(w Writer) error {
 }
 
 // Pages scans a whole range in short Views of at most page rows each (0 means
-// 500), so that no long read holds back the reuse of pages. Rows written
-// between two pages may or may not be seen; each row is consistent in itself.
+// 500) and about 4 MiB, so that no long read holds back the reuse of pages and
+// none fills the memory. Rows written between two pages may or may not be seen;
+// each row is consistent in itself. Each loop over the sequence starts anew.
 func Pages(ctx context.Context, s Store, t TableID, r Range, page int) iter.Seq2[Entry, error] {
 	if page <= 0 || page > MaxScanRows {
 		page = 500
 	}
 	return func(yield func(Entry, error) bool) {
-		left := r.Limit
+		r, left := r, r.Limit // a sequence may be ranged over again
 		for {
-			rows, err := onePage(ctx, s, t, r, page, left)
+			rows, more, err := onePage(ctx, s, t, r, page, left)
 			if err != nil {
 				yield(Entry{}, err)
 				return
@@ -146,7 +148,7 @@ func Pages(ctx context.Context, s Store, t TableID, r Range, page int) iter.Seq2
 					return
 				}
 			}
-			if len(rows) < page {
+			if !more {
 				return
 			}
 			last := rows[len(rows)-1].Key
@@ -159,22 +161,33 @@ func Pages(ctx context.Context, s Store, t TableID, r Range, page int) iter.Seq2
 	}
 }
 
-func onePage(ctx context.Context, s Store, t TableID, r Range, page, left int) ([]Entry, error) {
+// maxPageBytes ends a page early; its last row may go beyond it.
+const maxPageBytes = 4 << 20
+
+// onePage reads the next rows of r, at most left of them when that is not 0,
+// and reports whether more may follow.
+func onePage(ctx context.Context, s Store, t TableID, r Range, page, left int) ([]Entry, bool, error) {
 	r.Limit = page
 	if left > 0 && left < page {
 		r.Limit = left
 	}
 	var rows []Entry
+	var more bool
 	err := s.View(ctx, func(rd Reader) error {
-		got := make([]Entry, 0, r.Limit)
+		var got []Entry
+		full, size := false, 0
 		for e, err := range rd.Scan(t, r) {
 			if err != nil {
 				return err
 			}
 			got = append(got, e)
+			size += len(e.Key) + len(e.Value)
+			if full = len(got) == r.Limit || size >= maxPageBytes; full {
+				break
+			}
 		}
-		rows = got
+		rows, more = got, full
 		return nil
 	})
-	return rows, err
+	return rows, more, err
 }

@@ -13,8 +13,9 @@ import (
 // Table is a typed view of one table: rows of T under tuple keys. A value is
 // stored as a version byte, the length of its JSON, the JSON, and then,
 // for tables with a blob, the blob's bytes as they are. Decoding is strict:
-// unknown fields, trailing data and newer versions are errors. The zero Table
-// is not usable; a Table is immutable and safe for concurrent use.
+// unknown fields, trailing data and newer versions are errors. A string field
+// must be UTF-8, or JSON replaces what is not; any bytes fit a []byte field and
+// the blob. The zero Table is not usable; a Table is immutable and safe for concurrent use.
 type Table[T any] struct {
 	id      TableID
 	version byte
@@ -115,7 +116,8 @@ func (t Table[T]) Encode(v T) ([]byte, error) {
 func (t Table[T]) decode(key, raw []byte) (T, error) {
 	v, err := t.parse(raw)
 	if err != nil {
-		return v, fmt.Errorf("kv: row %x of %s: %w", key, t.id, err)
+		var none T // not what was read before the error
+		return none, fmt.Errorf("kv: row %x of %s: %w", key, t.id, err)
 	}
 	return v, nil
 }
@@ -125,6 +127,9 @@ func (t Table[T]) parse(raw []byte) (v T, err error) {
 		return v, fmt.Errorf("%w: %d bytes are no row", ErrCorrupt, len(raw))
 	}
 	version := raw[0]
+	if version == 0 {
+		return v, fmt.Errorf("%w: row version 0", ErrCorrupt)
+	}
 	if version > t.version {
 		return v, fmt.Errorf("%w (row version %d, known up to %d)", ErrNewer, version, t.version)
 	}
@@ -143,7 +148,7 @@ func (t Table[T]) parse(raw []byte) (v T, err error) {
 		}
 	}
 	if err := strictJSON(body, &v); err != nil {
-		return v, errors.Join(ErrCorrupt, err)
+		return v, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if t.blob != nil {
 		*t.blob(&v) = blob[:len(blob):len(blob)]
