@@ -1,3 +1,8 @@
 module onced
 
 go 1.26.8
+
+require (
+	github.com/shopspring/decimal v1.6.0 // indirect
+	github.com/tidwall/btree v1.8.2 // indirect
+)
