@@ -1,0 +1,170 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"onced/kv"
+)
+
+// Limits of an event, all in bytes. Errors that report one print it.
+const (
+	// MaxID is the longest id.
+	MaxID = 512
+	// MaxName is the longest source, type or subject.
+	MaxName = 512
+	// MaxData is the largest data.
+	MaxData = 256 << 10
+)
+
+// Event is a CloudEvents 1.0 event in JSON, with its number in the log.
+type Event struct {
+	// ID is derived from the fact and required; see [DerivedID].
+	ID string
+	// Source is a URI reference; empty takes the feed's.
+	Source string
+	// Type is dotted, for example "deposit.confirmed"; required.
+	Type string
+	// Subject names what the event is about; it may be empty.
+	Subject string
+	// Time is when the fact happened; zero takes the transaction's instant.
+	Time time.Time
+	// Data is one JSON value, or nil.
+	Data json.RawMessage
+	// Seq is the number in the log, set by the feed.
+	Seq uint64
+
+	frozen []byte
+}
+
+// wire is the JSON form. The order of its fields is the order in the text.
+type wire struct {
+	SpecVersion string          `json:"specversion"`
+	ID          string          `json:"id"`
+	Source      string          `json:"source"`
+	Type        string          `json:"type"`
+	Subject     string          `json:"subject,omitempty"`
+	Time        time.Time       `json:"time"`
+	Data        json.RawMessage `json:"data,omitempty"`
+	Seq         uint64          `json:"seq"`
+}
+
+// MarshalJSON returns, for an event read from a feed, the bytes made when it was
+// appended; change no field of such an event. For any other it encodes the fields.
+func (e Event) MarshalJSON() ([]byte, error) {
+	if e.frozen != nil {
+		return bytes.Clone(e.frozen), nil
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // the data stays as it was given
+	err := enc.Encode(wire{"1.0", e.ID, e.Source, e.Type, e.Subject, e.Time.UTC(), e.Data, e.Seq})
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// UnmarshalJSON reads an event. Unknown attributes are ignored, as CloudEvents
+// asks of consumers. The bytes are kept and are what MarshalJSON returns.
+func (e *Event) UnmarshalJSON(b []byte) error {
+	var w wire
+	if err := json.Unmarshal(b, &w); err != nil {
+		return fmt.Errorf("feed: event: %w", err)
+	}
+	if w.SpecVersion != "1.0" {
+		return fmt.Errorf("feed: event: specversion is %.20q; only \"1.0\" can be read", w.SpecVersion)
+	}
+	if w.ID == "" || w.Type == "" || w.Source == "" {
+		return errors.New("feed: event: id, source and type must be present and not empty")
+	}
+	*e = Event{ID: w.ID, Source: w.Source, Type: w.Type, Subject: w.Subject, Time: w.Time.UTC(),
+		Data: w.Data, Seq: w.Seq, frozen: bytes.Clone(b)}
+	return nil
+}
+
+// JSON returns the bytes of an event read from a feed: what every reader gets
+// and what a push signs. They must not be changed.
+func (e Event) JSON() []byte { return e.frozen }
+
+// DerivedID joins the parts of a fact to an id: for example
+// DerivedID("dep", chain, tx, "0", "1", "confirmed"). It is injective: inside a
+// part, the separator, the percent sign, spaces and bytes outside printable
+// ASCII are percent-encoded.
+func DerivedID(parts ...string) string {
+	var b strings.Builder
+	for i, p := range parts {
+		if i > 0 {
+			b.WriteByte(':')
+		}
+		for _, c := range []byte(p) {
+			if c <= ' ' || c >= 0x7f || c == ':' || c == '%' {
+				fmt.Fprintf(&b, "%%%02X", c)
+				continue
+			}
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// check refuses what would make the log unreadable or ambiguous for consumers.
+func (e Event) check() error {
+	for _, f := range []struct {
+		field, value string
+		max          int
+		required     bool
+	}{
+		{"id", e.ID, MaxID, true},
+		{"source", e.Source, MaxName, true},
+		{"type", e.Type, MaxName, true},
+		{"subject", e.Subject, MaxName, false},
+	} {
+		if err := checkName(f.field, f.value, f.max); err != nil {
+			return err
+		}
+		if f.required && f.value == "" {
+			return fmt.Errorf("feed: event %s is empty; it is required", f.field)
+		}
+	}
+	if _, err := url.Parse(e.Source); err != nil {
+		return errors.New("feed: event source is not a URI reference; use for example \"/shop\" or \"https://…\"")
+	}
+	if y := e.Time.UTC().Year(); y < 1970 || y > 9999 {
+		return fmt.Errorf("feed: event time has the year %d; it must be from 1970 to 9999", y)
+	}
+	return checkData(e.Data)
+}
+
+func checkName(field, v string, limit int) error {
+	if len(v) > limit {
+		return &kv.LimitError{What: "event " + field, Got: int64(len(v)), Limit: int64(limit), Unit: "bytes",
+			Remedy: "shorten it; an id may hold a digest of what it stands for"}
+	}
+	if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
+		return fmt.Errorf("feed: event %s has control characters or is not UTF-8; encode such bytes", field)
+	}
+	return nil
+}
+
+func checkData(data []byte) error {
+	switch {
+	case data == nil:
+		return nil
+	case len(data) > MaxData:
+		return &kv.LimitError{What: "event data", Got: int64(len(data)), Limit: MaxData, Unit: "bytes",
+			Remedy: "report less, and let the consumer fetch the rest"}
+	case !utf8.Valid(data):
+		return errors.New("feed: event data is not UTF-8; encode binary data as base64 in a JSON string")
+	case !json.Valid(data):
+		return errors.New("feed: event data is not one JSON value; pass the output of json.Marshal")
+	}
+	return nil
+}
