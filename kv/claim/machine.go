@@ -1,0 +1,317 @@
+package claim
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Machine decides. It is a pure value: its methods take one record, or nil for
+// an absent one, and the instant, and answer what to write and what to say. It
+// needs no more of a store than to get one record and to compare and swap it.
+type Machine struct {
+	// Epoch is the present opening of the store, 0 when it has none.
+	Epoch uint64
+	// Opened is an instant at which every process of an older epoch was dead.
+	Opened time.Time
+	// Retention is how long a terminal record is kept.
+	Retention time.Duration
+	// MaxResult is the largest result that is kept, in bytes.
+	MaxResult int
+}
+
+// Write says what becomes of the stored record.
+type Write uint8
+
+// What a step writes.
+const (
+	// Keep writes nothing.
+	Keep Write = iota
+	// Put stores Step.Record.
+	Put
+	// Remove deletes the record.
+	Remove
+)
+
+// Step is the answer of the machine: what to write, and what to say once it is
+// durable.
+type Step struct {
+	Write    Write
+	Record   Record // what to store, for Put
+	Decision Decision
+}
+
+// Kind says what was decided.
+type Kind uint8
+
+// The decisions.
+const (
+	// Acquired: the caller owns the key and no earlier try is in doubt. It may
+	// cause the effect once.
+	Acquired Kind = iota + 1
+	// TookOver: the caller owns the key, but what became of the earlier tries is
+	// not known. It looks up ([Book.LookedUp]) or asks to send again
+	// ([Book.Repeat]) before it causes the effect.
+	TookOver
+	// InFlight: another owner is at work. RetryAfter says when to ask again.
+	InFlight
+	// InDoubt: the effect may have happened and nobody is at work.
+	InDoubt
+	// Mismatch: the key is taken by a request with another fingerprint.
+	Mismatch
+	// Replay: the claim is terminal; Record has the result.
+	Replay
+	// Finished: the outcome is stored; Record has it.
+	Finished
+	// Freed: the effect did not happen and the key is free.
+	Freed
+	// StillUnknown: the claim is unknown. RetryAfter, when it is not zero, says
+	// after what time a look-up can settle it.
+	StillUnknown
+	// Cleared: the earlier tries are proven void; the owner may cause the effect
+	// once, as if just acquired.
+	Cleared
+	// Extended: the lease was extended.
+	Extended
+	// MayResend: the owner may send the same downstream key once more.
+	MayResend
+)
+
+var kindNames = [...]string{"none", "acquired", "took_over", "in_flight", "in_doubt", "mismatch", "replay",
+	"finished", "freed", "still_unknown", "cleared", "extended", "may_resend"}
+
+// String returns the decision's name; the names are a closed set.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Decision is the answer to one event.
+type Decision struct {
+	Kind Kind
+	// Record is the claim after the decision. For InFlight, InDoubt and
+	// Mismatch it lacks token, intent and result. For Freed it is the record
+	// that was removed, or empty.
+	Record Record
+	// RetryAfter is a hint when to ask again, or zero.
+	RetryAfter time.Duration
+}
+
+// localRetry is the hint for a claim whose local owner has no deadline.
+const localRetry = time.Second
+
+// Request asks for a key.
+type Request struct {
+	ID ID
+	// Token is the caller's choice: a fresh, unguessable, random id for this
+	// attempt ([NewToken]). Asking again with the same token is safe.
+	Token string
+	// Fingerprint identifies the request's content; see [FingerprintOf].
+	Fingerprint [32]byte
+	// Intent describes what is about to be done, for whoever has to find out
+	// what became of it. At most [MaxIntent] bytes. On a takeover the intent of
+	// the first owner stays, for that is what may have happened.
+	Intent []byte
+	// Owner is [LocalOwner] or [RemoteOwner].
+	Owner Owner
+	// TakeOver says that the caller can find out what became of an unknown
+	// effect, and wants the key for that.
+	TakeOver bool
+}
+
+// validate checks everything that does not depend on the record.
+func (b *Request) validate(epoch uint64) error {
+	if err := b.ID.Validate(); err != nil {
+		return err
+	}
+	if err := checkToken(b.Token); err != nil {
+		return err
+	}
+	if len(b.Intent) > MaxIntent {
+		return tooLong("intent", len(b.Intent), MaxIntent)
+	}
+	if b.Owner.Local {
+		if b.Owner.Lease != 0 {
+			return invalid("owner", "is local and has a lease", "use LocalOwner or RemoteOwner")
+		}
+		if epoch == 0 {
+			return ErrNoEpoch
+		}
+		return nil
+	}
+	return checkLease(b.Owner.Lease)
+}
+
+// Begin decides about a request for the key whose record is r, or nil when it is
+// absent. It changes nothing unless it answers Acquired or TookOver, except that
+// it shortens a remote lease which a clock set back has made endless.
+func (m Machine) Begin(r *Record, now time.Time, b Request) (Step, error) {
+	if err := b.validate(m.Epoch); err != nil {
+		return Step{}, err
+	}
+	if r == nil || r.expired(now) {
+		return m.acquire(now, b), nil
+	}
+	if r.Fingerprint != b.Fingerprint {
+		return keep(Decision{Kind: Mismatch, Record: m.Effective(*r, now).public()}), nil
+	}
+	cur := m.Effective(*r, now)
+	switch {
+	case cur.State.Terminal():
+		return keep(Decision{Kind: Replay, Record: cur}), nil
+	case cur.State == Pending && sameToken(cur.Token, b.Token):
+		return keep(Decision{Kind: acquiredKind(cur), Record: cur}), nil
+	case cur.State == Pending:
+		return m.inFlight(cur, now), nil
+	case !b.TakeOver:
+		return keep(Decision{Kind: InDoubt, Record: cur.public()}), nil
+	case sameToken(cur.Token, b.Token):
+		return Step{}, &StateError{Op: "begin", Err: ErrTokenReused, State: cur.State, Version: cur.Version}
+	}
+	cur.State, cur.Token, cur.Owner = Pending, b.Token, m.owner(b.Owner, now)
+	cur.Try, cur.Doubt = cur.Try+1, true
+	return put(cur, now, TookOver), nil
+}
+
+// acquiredKind tells an owner that asks again which answer it got the first time.
+func acquiredKind(r Record) Kind {
+	if r.Doubt {
+		return TookOver
+	}
+	return Acquired
+}
+
+func (m Machine) acquire(now time.Time, b Request) Step {
+	r := Record{State: Pending, Owner: m.owner(b.Owner, now), Try: 1, Token: b.Token,
+		Fingerprint: b.Fingerprint, Intent: b.Intent, FirstAt: now, CreatedAt: now,
+		Version: firstVersion(b.Token)}
+	return put(r, now, Acquired)
+}
+
+// firstVersion makes the versions of a key's successive records differ: 32 bits
+// of the token's sum above a counter of 20 bits, which JSON numbers still hold.
+func firstVersion(token string) uint64 {
+	sum := FingerprintOf([]byte(token))
+	n := uint64(sum[0])<<24 | uint64(sum[1])<<16 | uint64(sum[2])<<8 | uint64(sum[3])
+	return n << 20
+}
+
+func (m Machine) owner(o Owner, now time.Time) Owner {
+	if o.Local {
+		return Owner{Local: true, Epoch: m.Epoch}
+	}
+	return Owner{Lease: o.Lease, Deadline: now.Add(o.Lease)}
+}
+
+func (m Machine) inFlight(cur Record, now time.Time) Step {
+	d := Decision{Kind: InFlight, RetryAfter: localRetry}
+	anchored, moved := reanchor(cur, now)
+	d.Record = anchored.public()
+	if !cur.Owner.Local {
+		d.RetryAfter = anchored.Owner.Deadline.Sub(now)
+	}
+	if !moved {
+		return keep(d)
+	}
+	s := put(anchored, now, InFlight)
+	d.Record.Version, d.Record.UpdatedAt = s.Record.Version, s.Record.UpdatedAt
+	s.Decision = d
+	return s
+}
+
+// reanchor bounds a lease that lies further ahead than its length, which only a
+// clock set back can bring about.
+func reanchor(r Record, now time.Time) (Record, bool) {
+	if r.State != Pending || r.Owner.Local || r.Owner.Deadline.Sub(now) <= r.Owner.Lease {
+		return r, false
+	}
+	r.Owner.Deadline = now.Add(r.Owner.Lease)
+	return r, true
+}
+
+// Effective returns what r is at now, whether or not that has been written
+// down: a pending claim whose owner is dead or silent beyond its lease is
+// unknown.
+func (m Machine) Effective(r Record, now time.Time) Record {
+	if r.State != Pending {
+		return r
+	}
+	if r.Owner.Local {
+		if r.Owner.Epoch == m.Epoch && m.Epoch != 0 {
+			return r
+		}
+		r.Doubt = true
+		r.LastSendBefore = m.Opened
+		return r.becomeUnknown(m.Opened, CauseProcessEnded, "the process that held the claim has ended")
+	}
+	if now.Before(r.Owner.Deadline) {
+		return r
+	}
+	r.LastSendBefore = now // noticed now; at least the deadline
+	return r.becomeUnknown(r.Owner.Deadline, CauseLeaseEnded, "the owner was silent beyond its lease")
+}
+
+func (r Record) becomeUnknown(since time.Time, cause Cause, reason string) Record {
+	r.State, r.Cause, r.Reason = Unknown, cause, cut(reason)
+	if r.UnknownSince.IsZero() {
+		r.UnknownSince = since
+	}
+	return r
+}
+
+func cut(s string) string {
+	if len(s) > MaxReason {
+		s = s[:MaxReason]
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}
+
+func (r *Record) expired(now time.Time) bool {
+	return r.State.Terminal() && !now.Before(r.ExpiresAt)
+}
+
+// Recover decides what the recovery pass writes for r: that it is unknown, or a
+// lease in sight; the decision's Kind is StillUnknown or Extended. Otherwise it
+// keeps the record.
+func (m Machine) Recover(r *Record, now time.Time) Step {
+	if r == nil || r.State != Pending {
+		return Step{}
+	}
+	cur := m.Effective(*r, now)
+	if cur.State == Unknown {
+		return put(cur, now, StillUnknown)
+	}
+	if anchored, moved := reanchor(cur, now); moved {
+		return put(anchored, now, Extended)
+	}
+	return Step{}
+}
+
+// Sweep decides whether the sweeper removes r: only when it is terminal and its
+// retention has passed.
+func (m Machine) Sweep(r *Record, now time.Time) Step {
+	if r == nil || !r.expired(now) {
+		return Step{}
+	}
+	return Step{Write: Remove, Decision: Decision{Kind: Freed, Record: *r}}
+}
+
+func keep(d Decision) Step { return Step{Decision: d} }
+
+// put stores r as its next version.
+func put(r Record, now time.Time, k Kind) Step {
+	r.Version++
+	r.UpdatedAt = now
+	return Step{Write: Put, Record: r, Decision: Decision{Kind: k, Record: r}}
+}
+
+func remove(r Record) Step {
+	return Step{Write: Remove, Decision: Decision{Kind: Freed, Record: r}}
+}
+
+func sameToken(a, b string) bool {
+	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}
