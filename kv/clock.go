@@ -22,14 +22,21 @@ func (f ClockFunc) Now() time.Time { return f() }
 // never backwards: when the wall clock is set back, it goes on at the rate of
 // the monotonic clock. A lease then neither ends early nor lasts an hour more.
 // It remembers nothing across restarts.
-func SystemClock() Clock { return &systemClock{read: time.Now} }
+func SystemClock() Clock {
+	start := time.Now()
+	return &systemClock{read: func() (time.Time, time.Duration) {
+		t := time.Now()
+		return t.Round(0), t.Sub(start)
+	}}
+}
 
 type systemClock struct {
-	read func() time.Time
+	// read returns the wall clock, and the monotonic time since some start.
+	read func() (wall time.Time, mono time.Duration)
 
 	mu   sync.Mutex
-	last time.Time // with its monotonic reading
-	at   time.Time // what Now answered at last
+	at   time.Time     // what Now answered last
+	mono time.Duration // when it did
 }
 
 // Now follows the wall clock when it is ahead of what was answered last, and
@@ -37,17 +44,17 @@ type systemClock struct {
 func (c *systemClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := c.read()
-	if c.last.IsZero() {
-		c.last, c.at = t, t.Round(0)
+	wall, mono := c.read()
+	if c.at.IsZero() {
+		c.at, c.mono = wall, mono
 		return c.at
 	}
-	next := c.at.Add(t.Sub(c.last)) // both carry a monotonic reading
-	if wall := t.Round(0); wall.After(next) {
+	next := c.at.Add(mono - c.mono)
+	if wall.After(next) {
 		next = wall
 	}
 	if next.After(c.at) {
-		c.last, c.at = t, next
+		c.at, c.mono = next, mono
 	}
 	return c.at
 }
