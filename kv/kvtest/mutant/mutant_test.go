@@ -1,0 +1,131 @@
+package mutant
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// atOnce bounds the mutants that are built at a time: each is a run of the
+// compiler and the linker.
+const atOnce = 2
+
+// TestMutants runs every mutant that a package of this module lists.
+func TestMutants(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists, err := Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lists) == 0 {
+		t.Fatal("no list of mutants found")
+	}
+	r := NewRunner(root, t.TempDir(), time.Minute)
+	slots := make(chan struct{}, atOnce)
+	for file, list := range lists {
+		for _, m := range list {
+			t.Run(strings.TrimSuffix(file, "/"+ListName)+"/"+m.Name, func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				if err := r.Run(t.Context(), m); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestRunner runs the mutants of a small module, of which it is known what
+// becomes of each.
+func TestRunner(t *testing.T) {
+	r := NewRunner(abs(t, "testdata/module"), t.TempDir(), 2*time.Second)
+	base := Mutant{Name: "m", File: "sum/sum.go", Old: "a + b", New: "a - b", Package: "./sum", Test: "^TestSum$"}
+	for _, c := range []struct {
+		name   string
+		change func(*Mutant)
+		want   string // "" for a mutant that is noticed
+	}{
+		{"noticed", func(*Mutant) {}, ""},
+		{"noticed by a panic", func(m *Mutant) { m.New = "[]int{}[a]" }, ""},
+		{"noticed as a hang", func(m *Mutant) { m.New = "hang(a)" }, ""},
+		{"noticed from another package", func(m *Mutant) { m.Package, m.Test = "./user", "." }, ""},
+		{"survives", func(m *Mutant) { m.New = "b + a" }, "survived"},
+		{"does not compile", func(m *Mutant) { m.New = "a +" }, "does not compile"},
+		{"stands twice", func(m *Mutant) { m.Old = "int" }, "not once"},
+		{"stands nowhere", func(m *Mutant) { m.Old = "a * b" }, "stands 0 times"},
+		{"no such file", func(m *Mutant) { m.File = "sum/none.go" }, "no such file"},
+		{"no such test", func(m *Mutant) { m.Test = "^TestNone$" }, "ran no test"},
+		{"a test that fails anyway", func(m *Mutant) { m.Test = "^TestFails$" }, "fails without a mutant"},
+		{"a test that is skipped", func(m *Mutant) { m.Test = "^Test(Sum|Skipped)$" }, "skips a test"},
+		{"a package without tests", func(m *Mutant) { m.Package = "./none" }, "no tests"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := base
+			c.change(&m)
+			err := r.Run(t.Context(), m)
+			if c.want == "" && err != nil {
+				t.Errorf("got %v, want the mutant noticed", err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+			var survived *SurvivedError
+			if got, want := errors.As(err, &survived), c.want == "survived"; got != want {
+				t.Errorf("is a SurvivedError: %t, want %t", got, want)
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	good := `{"name":"m","file":"f.go","old":"a","new":"","package":"./p","test":"T","why":"w"}`
+	for _, c := range []struct{ list, want string }{
+		{"[" + good + "]", ""},
+		{"[]", "an empty list"},
+		{"[" + good + "," + good + "]", "listed twice"},
+		{"[" + strings.Replace(good, `"w"`, `""`, 1) + "]", "must be set"},
+		{"[" + strings.Replace(good, `"new":""`, `"new":"a"`, 1) + "]", "changes nothing"},
+		{"[" + strings.Replace(good, `"why"`, `"wyh"`, 1) + "]", "unknown field"},
+	} {
+		root := t.TempDir()
+		write(t, filepath.Join(root, "kv/p", ListName), c.list)
+		write(t, filepath.Join(root, "kv/q/testdata/m/go.mod"), "module m\n")
+		write(t, filepath.Join(root, "kv/q/testdata/m", ListName), "of another module")
+		lists, err := Load(root)
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want an error with %q", c.list, err, c.want)
+			}
+			continue
+		}
+		if err != nil || len(lists) != 1 || len(lists["kv/p/"+ListName]) != 1 {
+			t.Errorf("%s: %v, %v", c.list, lists, err)
+		}
+	}
+}
+
+func abs(t *testing.T, name string) string {
+	t.Helper()
+	p, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
