@@ -1,0 +1,206 @@
+package timer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"onced/kv"
+)
+
+// failure is an error of a handler, told apart from the store's.
+type failure struct {
+	t   Timer
+	err error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// fire acts on due timers in one transaction. When a handler fails, its writes
+// must go and the others' must stay: then each timer gets its own transaction,
+// and those that fail are moved together at the end.
+func (l *lane) fire(ctx context.Context, batch []Timer) error {
+	err := l.act(ctx, batch)
+	var f *failure
+	if err == nil || !errors.As(err, &f) {
+		return err
+	}
+	failed := []*failure{f}
+	if len(batch) > 1 {
+		if failed, err = l.fireEach(ctx, batch); err != nil {
+			return errors.Join(err, l.postpone(ctx, failed))
+		}
+	}
+	return l.postpone(ctx, failed)
+}
+
+func (l *lane) fireEach(ctx context.Context, batch []Timer) (failed []*failure, err error) {
+	for i := range batch {
+		if ctx.Err() != nil {
+			return failed, nil
+		}
+		var f *failure
+		if err := l.act(ctx, batch[i:i+1]); errors.As(err, &f) {
+			failed = append(failed, f)
+		} else if err != nil {
+			return failed, err
+		}
+	}
+	return failed, nil
+}
+
+// act removes the timers and runs their handlers in one transaction.
+func (l *lane) act(ctx context.Context, batch []Timer) error {
+	return l.r.store.Update(ctx, func(w kv.Writer) error {
+		for _, seen := range batch {
+			t, ok, err := find(w, seen)
+			if err != nil {
+				return err
+			}
+			if !ok || t.position().After(w.Now()) {
+				continue
+			}
+			if err := remove(w, t); err != nil {
+				return err
+			}
+			if err := l.guard(t, func() error { return l.h.Tx(ctx, w, t) }); err != nil {
+				return &failure{t: t, err: err}
+			}
+		}
+		return nil
+	})
+}
+
+// guard turns a handler's panic into an error. The stack goes to the log only.
+func (l *lane) guard(t Timer, fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.r.cfg.Logger.Error("timer handler panicked", "kind", t.Kind, "owner", t.Owner,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = fmt.Errorf("the handler panicked: %v", p)
+		}
+	}()
+	return fn()
+}
+
+// postpone moves timers whose handlers failed, in one transaction.
+func (l *lane) postpone(ctx context.Context, failed []*failure) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	next := make([]time.Time, len(failed))
+	err := l.r.store.Update(ctx, func(w kv.Writer) error {
+		got := make([]time.Time, len(failed))
+		for i, f := range failed {
+			t, ok, err := find(w, f.t)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			wait := max(l.r.cfg.Backoff(t.Attempts+1), time.Millisecond)
+			if got[i], err = move(w, t, w.Now().Add(wait), f.err); err != nil {
+				return err
+			}
+		}
+		copy(next, got)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, f := range failed {
+		l.r.failed(f.t, f.err, next[i])
+	}
+	return nil
+}
+
+// start hands timers to outside workers as these become free.
+func (l *lane) start(ctx context.Context, batch []Timer) error {
+	for _, t := range batch {
+		for len(l.inFlight) >= l.h.Workers {
+			select {
+			case <-ctx.Done():
+				return nil
+			case out := <-l.done:
+				if _, err := l.settle(out); err != nil {
+					return err
+				}
+			}
+		}
+		l.inFlight[slot(t)] = struct{}{}
+		go l.outside(ctx, t)
+	}
+	return nil
+}
+
+// settle takes note of an ended call.
+func (l *lane) settle(out outcome) (again bool, err error) {
+	delete(l.inFlight, out.slot)
+	return out.again, out.err
+}
+
+// drain waits for the calls under way.
+func (l *lane) drain() {
+	for len(l.inFlight) > 0 {
+		l.settle(<-l.done)
+	}
+}
+
+// outside calls the handler for one timer, on a goroutine of its own.
+func (l *lane) outside(ctx context.Context, seen Timer) {
+	out := outcome{slot: slot(seen), err: errGoexit}
+	defer func() { l.done <- out }()
+	t, ok, err := l.still(ctx, seen)
+	if err != nil || !ok {
+		out.again, out.err = true, err
+		return
+	}
+	err = l.guard(t, func() error { return l.h.Outside(ctx, t) })
+	if err != nil && ctx.Err() != nil {
+		out.err = nil // cut short, and told again after the next start
+		return
+	}
+	if err != nil {
+		out.again, out.err = true, l.postpone(context.WithoutCancel(ctx), []*failure{{t: t, err: err}})
+		return
+	}
+	out.again, out.err = l.finish(context.WithoutCancel(ctx), t) // also while stopping
+}
+
+// still reads the timer again: it may have waited long for a worker.
+func (l *lane) still(ctx context.Context, seen Timer) (t Timer, ok bool, err error) {
+	err = l.r.store.View(ctx, func(rd kv.Reader) error {
+		got, found, err := find(rd, seen)
+		t, ok = got, found
+		return err
+	})
+	return t, ok, err
+}
+
+// finish removes the timer if the handler has not. again reports that a timer
+// of the same identity was set meanwhile, which is another one.
+func (l *lane) finish(ctx context.Context, t Timer) (again bool, err error) {
+	var left bool
+	err = l.r.store.View(ctx, func(rd kv.Reader) error {
+		raw, err := rd.Get(dueTable.ID(), key(t.Kind, t.position(), t.Owner))
+		left = raw != nil
+		return err
+	})
+	if err != nil || !left {
+		return false, err
+	}
+	err = l.r.store.Update(ctx, func(w kv.Writer) error {
+		got, ok, err := find(w, t)
+		again = !ok
+		if err != nil || !ok {
+			return err
+		}
+		return remove(w, got)
+	})
+	return again, err
+}
