@@ -101,13 +101,12 @@ func isModule(dir string) bool {
 }
 
 func read(name string) ([]Mutant, error) {
-	f, err := os.Open(name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var list []Mutant
-	dec := json.NewDecoder(f)
+	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&list); err != nil {
 		return nil, err
