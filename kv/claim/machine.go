@@ -152,6 +152,11 @@ func (m Machine) Begin(r *Record, now time.Time, b Request) (Step, error) {
 	if err := b.validate(m.Epoch); err != nil {
 		return Step{}, err
 	}
+	return m.begin(r, now, b)
+}
+
+// begin is Begin for a request that has been validated.
+func (m Machine) begin(r *Record, now time.Time, b Request) (Step, error) {
 	if r == nil || r.expired(now) {
 		return m.acquire(now, b), nil
 	}
@@ -161,6 +166,7 @@ func (m Machine) Begin(r *Record, now time.Time, b Request) (Step, error) {
 	cur := m.Effective(*r, now)
 	switch {
 	case cur.State.Terminal():
+		cur.Token = ""
 		return keep(Decision{Kind: Replay, Record: cur}), nil
 	case cur.State == Pending && sameToken(cur.Token, b.Token):
 		return keep(Decision{Kind: acquiredKind(cur), Record: cur}), nil

@@ -150,8 +150,10 @@ func (m Machine) Heartbeat(r *Record, now time.Time, token string, lease time.Du
 }
 
 // Repeat gives the owner of a claim in doubt leave to send the same downstream
-// key once more. It is called, and committed, before that send. It is refused
-// with [ErrTooOld] when the first send may be validFor ago.
+// key once more. It is called, and committed, before that send: from then on a
+// look-up that finds nothing is no proof until this try has ended. It is refused
+// with [ErrTooOld] when the first send may be validFor ago, and with [ErrState]
+// when the claim is not pending in doubt.
 func (m Machine) Repeat(r *Record, now time.Time, token string, validFor time.Duration) (Step, error) {
 	if validFor <= 0 {
 		return Step{}, invalid("key_valid_for", fmt.Sprintf("is %v", validFor),
@@ -161,14 +163,17 @@ func (m Machine) Repeat(r *Record, now time.Time, token string, validFor time.Du
 	if err != nil {
 		return Step{}, err
 	}
-	if cur.State != Pending {
-		return Step{}, &StateError{Op: "repeat", Err: ErrState, State: cur.State, Version: cur.Version}
+	refuse := func(err error) (Step, error) {
+		return Step{}, &StateError{Op: "repeat", Err: err, State: cur.State, Version: cur.Version}
 	}
-	if cur.LastSendBefore.IsZero() { // asked again, or never in doubt
-		return keep(Decision{Kind: MayResend, Record: cur}), nil
+	if cur.State != Pending || !cur.Doubt {
+		return refuse(ErrState)
 	}
 	if !MayRepeat(cur, now, validFor) {
-		return Step{}, &StateError{Op: "repeat", Err: ErrTooOld, State: cur.State, Version: cur.Version}
+		return refuse(ErrTooOld)
+	}
+	if cur.LastSendBefore.IsZero() { // asked again after a lost answer
+		return keep(Decision{Kind: MayResend, Record: cur}), nil
 	}
 	cur.LastSendBefore = time.Time{} // a send may be under way
 	return put(cur, now, MayResend), nil

@@ -1,0 +1,199 @@
+package claim
+
+import (
+	"context"
+	"time"
+
+	"onced/kv"
+)
+
+// Bounds of one transaction of a pass: small enough to run beside live work.
+const (
+	passRows  = 256
+	passBytes = 8 << 20 // of records read
+)
+
+// Swept says what a sweep did.
+type Swept struct {
+	// Removed is how many claims were removed.
+	Removed int
+	// More is true when the sweep ended at its limit.
+	More bool
+}
+
+// SweepExpired removes terminal claims whose retention has passed, at most
+// limit of them (0 means no limit), in small transactions beside live work.
+// A claim without an outcome is never removed. With nothing to do it costs one
+// read. Each claim is read again in the transaction that removes it.
+func (b *Book) SweepExpired(ctx context.Context, limit int) (Swept, error) {
+	var out Swept
+	for {
+		want := passRows
+		if limit > 0 {
+			want = min(want, limit-out.Removed)
+		}
+		if want == 0 {
+			return Swept{out.Removed, true}, nil
+		}
+		due, err := b.due(ctx, want)
+		if err != nil || len(due) == 0 {
+			return out, err
+		}
+		n, err := b.sweepBatch(ctx, due)
+		if err != nil {
+			return out, err
+		}
+		out.Removed += n
+	}
+}
+
+type indexed struct {
+	key kv.Key // of the index row
+	id  ID
+}
+
+// due reads the index rows up to now, as hints.
+func (b *Book) due(ctx context.Context, limit int) ([]indexed, error) {
+	var out []indexed
+	err := b.store.View(ctx, func(rd kv.Reader) error {
+		r := kv.Range{To: kv.Key{}.Time(rd.Now().Add(1)), Limit: limit}
+		got, err := indexRows(rd, expiryTable, r)
+		out = got
+		return err
+	})
+	return out, err
+}
+
+func indexRows(rd kv.Reader, t kv.TableID, r kv.Range) ([]indexed, error) {
+	var out []indexed
+	for e, err := range rd.Scan(t, r) {
+		if err != nil {
+			return nil, err
+		}
+		_, id, err := decodeIndexKey(e.Key)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, indexed{e.Key, id})
+	}
+	return out, nil
+}
+
+// sweepBatch removes what is still due. It ends early when it has read a lot;
+// the next batch finds the rest.
+func (b *Book) sweepBatch(ctx context.Context, due []indexed) (int, error) {
+	var removed int
+	err := b.store.Update(ctx, func(w kv.Writer) error {
+		n, size := 0, 0
+		for _, e := range due {
+			if size >= passBytes {
+				break
+			}
+			old, err := load(w, e.id)
+			if err != nil {
+				return err
+			}
+			s := b.machine.Sweep(old, w.Now())
+			if err := save(w, e.id, old, s); err != nil {
+				return err
+			}
+			if s.Write == Remove {
+				n++
+				size += len(old.Result.Data)
+				b.afterCommit(w, e.id, opSweep, s)
+			}
+			if _, key := indexRow(e.id, old); string(key) != string(e.key) {
+				if err := w.Delete(expiryTable, e.key); err != nil { // it points to nothing
+					return err
+				}
+			}
+		}
+		removed = n
+		return nil
+	})
+	return removed, err
+}
+
+// Recovered says what a recovery pass found and did.
+type Recovered struct {
+	// Open is how many open claims were looked at.
+	Open int
+	// Unknown is how many were written down as unknown: their owner's process
+	// has ended, or their lease.
+	Unknown int
+	// Anchored is how many leases lay further ahead than their length, because
+	// the clock was set back, and were shortened to it.
+	Anchored int
+}
+
+// Recover writes down what has become of open claims whose owner is gone, and
+// gives an end to leases that a clock set back has made endless. It is a pass in
+// bounded pages, for the start and from time to time. Decisions do not depend
+// on it: they see a dead owner by themselves.
+func (b *Book) Recover(ctx context.Context) (Recovered, error) {
+	var out Recovered
+	r := kv.Range{Limit: passRows}
+	for {
+		page, stale, err := b.openPage(ctx, r)
+		if err != nil || len(page) == 0 {
+			return out, err
+		}
+		out.Open += len(page)
+		if len(stale) > 0 {
+			done, err := b.recoverBatch(ctx, stale)
+			if err != nil {
+				return out, err
+			}
+			out.Unknown += done.Unknown
+			out.Anchored += done.Anchored
+		}
+		r.From = append(page[len(page)-1].key, 0)
+	}
+}
+
+// openPage reads a page of the open index, and which of its claims need a write.
+func (b *Book) openPage(ctx context.Context, r kv.Range) (page, stale []indexed, err error) {
+	err = b.store.View(ctx, func(rd kv.Reader) error {
+		rows, err := indexRows(rd, openTable, r)
+		if err != nil {
+			return err
+		}
+		var need []indexed
+		for _, e := range rows {
+			old, err := load(rd, e.id)
+			if err != nil {
+				return err
+			}
+			if b.machine.Recover(old, rd.Now()).Write != Keep {
+				need = append(need, e)
+			}
+		}
+		page, stale = rows, need
+		return nil
+	})
+	return page, stale, err
+}
+
+func (b *Book) recoverBatch(ctx context.Context, stale []indexed) (Recovered, error) {
+	var out Recovered
+	err := b.store.Update(ctx, func(w kv.Writer) error {
+		var got Recovered
+		for _, e := range stale {
+			d, err := b.step(w, e.id, opRecover, func(r *Record, now time.Time) (Step, error) {
+				return b.machine.Recover(r, now), nil
+			})
+			if err != nil {
+				return err
+			}
+			switch d.Kind {
+			case StillUnknown:
+				got.Unknown++
+			case Extended:
+				got.Anchored++
+			}
+		}
+		out = got
+		return nil
+	})
+	return out, err
+}
