@@ -22,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ import (
 // ListName is where a package keeps its list of mutants.
 const ListName = "testdata/mutants.json"
 
-// Mutant is one mistake. All fields must be set.
+// Mutant is one mistake. All fields but New must be set.
 type Mutant struct {
 	Name    string `json:"name"`    // says the mistake, for example "skip-fencing"
 	File    string `json:"file"`    // the source, relative to the module
@@ -54,7 +55,8 @@ type Runner struct {
 // NewRunner makes a runner for the module at root. Temporary files go to work.
 // Tests that run longer than timeout are ended, and have noticed.
 func NewRunner(root, work string, timeout time.Duration) *Runner {
-	return &Runner{root: root, work: work, timeout: timeout, sound: map[string]func() error{}}
+	sound := map[string]func() error{}
+	return &Runner{root: root, work: work, timeout: timeout, sound: sound}
 }
 
 // SurvivedError says that no test noticed a mutant.
@@ -116,8 +118,8 @@ func read(name string) ([]Mutant, error) {
 	}
 	seen := map[string]bool{}
 	for i, m := range list {
-		if m.Name == "" || m.File == "" || m.Old == "" || m.Package == "" || m.Test == "" || m.Why == "" {
-			return nil, fmt.Errorf("mutant %d (%q): name, file, old, package, test and why must be set", i, m.Name)
+		if slices.Contains([]string{m.Name, m.File, m.Old, m.Package, m.Test, m.Why}, "") {
+			return nil, fmt.Errorf("mutant %d (%q): all but new must be set", i, m.Name)
 		}
 		if m.Old == m.New {
 			return nil, fmt.Errorf("mutant %q changes nothing", m.Name)
@@ -205,7 +207,8 @@ func (r *Runner) overlay(dir string, m Mutant) (string, error) {
 		return "", fmt.Errorf("mutant %q: %w", m.Name, err)
 	}
 	if n := bytes.Count(text, []byte(m.Old)); n != 1 {
-		return "", fmt.Errorf("mutant %q does not apply: %q stands %d times in %s, not once", m.Name, m.Old, n, m.File)
+		return "", fmt.Errorf("mutant %q does not apply: %q stands %d times in %s, not once",
+			m.Name, m.Old, n, m.File)
 	}
 	changed := filepath.Join(dir, filepath.Base(source))
 	text = bytes.Replace(text, []byte(m.Old), []byte(m.New), 1)
@@ -221,7 +224,8 @@ func (r *Runner) overlay(dir string, m Mutant) (string, error) {
 }
 
 func (r *Runner) build(ctx context.Context, pkg, bin string, flags ...string) error {
-	cmd := exec.CommandContext(ctx, "go", append(append([]string{"test", "-c", "-o", bin}, flags...), pkg)...)
+	args := append([]string{"test", "-c", "-o", bin}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = r.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)

@@ -46,7 +46,9 @@ func TestMutants(t *testing.T) {
 // becomes of each.
 func TestRunner(t *testing.T) {
 	r := NewRunner(abs(t, "testdata/module"), t.TempDir(), 2*time.Second)
-	base := Mutant{Name: "m", File: "sum/sum.go", Old: "a + b", New: "a - b", Package: "./sum", Test: "^TestSum$"}
+	base := Mutant{
+		Name: "m", File: "sum/sum.go", Old: "a + b", New: "a - b", Package: "./sum", Test: "^TestSum$",
+	}
 	for _, c := range []struct {
 		name   string
 		change func(*Mutant)
