@@ -55,8 +55,7 @@ type Runner struct {
 // NewRunner makes a runner for the module at root. Temporary files go to work.
 // Tests that run longer than timeout are ended, and have noticed.
 func NewRunner(root, work string, timeout time.Duration) *Runner {
-	sound := map[string]func() error{}
-	return &Runner{root: root, work: work, timeout: timeout, sound: sound}
+	return &Runner{root: root, work: work, timeout: timeout, sound: map[string]func() error{}}
 }
 
 // SurvivedError says that no test noticed a mutant.
@@ -67,8 +66,9 @@ type SurvivedError struct {
 
 // Error names the mutant, and what its survival means.
 func (e *SurvivedError) Error() string {
+	m := e.Mutant
 	return fmt.Sprintf("mutant %q survived: %s in %s passes although in %s\n%s\nis replaced by\n%s\n(%s)",
-		e.Mutant.Name, e.Mutant.Test, e.Mutant.Package, e.Mutant.File, e.Mutant.Old, e.Mutant.New, e.Mutant.Why)
+		m.Name, m.Test, m.Package, m.File, m.Old, m.New, m.Why)
 }
 
 // Load reads all lists of the module, each with the name of its file.
@@ -238,7 +238,8 @@ func (r *Runner) build(ctx context.Context, pkg, bin string, flags ...string) er
 
 // run runs the tests in the folder of their package, as go test does.
 func (r *Runner) run(ctx context.Context, m Mutant, bin string, flags ...string) (string, error) {
-	args := append([]string{"-test.run", m.Test, "-test.count=1", "-test.timeout", r.timeout.String()}, flags...)
+	args := []string{"-test.run", m.Test, "-test.count=1", "-test.timeout", r.timeout.String()}
+	args = append(args, flags...)
 	cmd := exec.CommandContext(ctx, bin, args...)
 	cmd.Dir = filepath.Join(r.root, filepath.FromSlash(m.Package))
 	out, err := cmd.CombinedOutput()
