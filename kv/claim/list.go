@@ -18,6 +18,8 @@ type Claim struct {
 	Record Record
 	// Age is how long a claim that is still open has been so.
 	Age time.Duration
+	// Err says, in listings, why the record could not be read; it is then empty.
+	Err error
 }
 
 func (b *Book) claim(id ID, r Record, now time.Time) Claim {
@@ -148,5 +150,9 @@ func (b *Book) listed(rd kv.Reader, t kv.TableID, e kv.Entry) (Claim, bool, erro
 	if err != nil {
 		return Claim{}, false, err
 	}
-	return b.GetTx(rd, id)
+	c, ok, err := b.GetTx(rd, id)
+	if isDamage(err) { // one damaged row must not hide the others
+		return Claim{ID: id, Err: err}, true, nil
+	}
+	return c, ok, err
 }

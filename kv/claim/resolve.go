@@ -39,6 +39,7 @@ func (b *Book) ResolveTx(w kv.Writer, v Resolution) (Decision, error) {
 		changed = s.Write != Keep
 		return s, err
 	})
+	d.Record.Token, d.Record.Intent = "", nil
 	if err != nil || !changed {
 		return d, err
 	}

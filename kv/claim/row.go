@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -132,6 +133,9 @@ func decodeIndexKey(k []byte) (time.Time, ID, error) {
 	}
 	return at, id, nil
 }
+
+// isDamage reports whether err is about one row that cannot be read.
+func isDamage(err error) bool { return errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) }
 
 // load reads the record of id, or nil when it is absent.
 func load(rd kv.Reader, id ID) (*Record, error) {

@@ -3,7 +3,6 @@ package claim
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -96,7 +95,7 @@ func checkIndex(t kv.TableID) func(context.Context, kv.Store) iter.Seq2[invarian
 
 // ignoreDamage: a row that cannot be decoded is reported by claim.record.
 func ignoreDamage(err error) error {
-	if errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) {
+	if isDamage(err) {
 		return nil
 	}
 	return err

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"onced/kv"
@@ -24,26 +25,33 @@ type Swept struct {
 // SweepExpired removes terminal claims whose retention has passed, at most
 // limit of them (0 means no limit), in small transactions beside live work.
 // A claim without an outcome is never removed. With nothing to do it costs one
-// read. Each claim is read again in the transaction that removes it.
+// read. Each claim is read again in the transaction that removes it. Damaged
+// claims are passed over; they are named by an error once the rest is done.
 func (b *Book) SweepExpired(ctx context.Context, limit int) (Swept, error) {
 	var out Swept
+	var damage error
+	var from kv.Key
 	for {
 		want := passRows
 		if limit > 0 {
 			want = min(want, limit-out.Removed)
 		}
 		if want == 0 {
-			return Swept{out.Removed, true}, nil
+			return Swept{out.Removed, true}, damage
 		}
-		due, err := b.due(ctx, want)
+		due, err := b.due(ctx, from, want)
 		if err != nil || len(due) == 0 {
-			return out, err
+			return out, errors.Join(err, damage)
 		}
-		n, err := b.sweepBatch(ctx, due)
+		got, err := b.sweepBatch(ctx, due)
 		if err != nil {
 			return out, err
 		}
-		out.Removed += n
+		out.Removed += got.removed
+		if damage == nil {
+			damage = got.damage
+		}
+		from = append(due[got.seen-1].key, 0)
 	}
 }
 
@@ -53,10 +61,10 @@ type indexed struct {
 }
 
 // due reads the index rows up to now, as hints.
-func (b *Book) due(ctx context.Context, limit int) ([]indexed, error) {
+func (b *Book) due(ctx context.Context, from kv.Key, limit int) ([]indexed, error) {
 	var out []indexed
 	err := b.store.View(ctx, func(rd kv.Reader) error {
-		r := kv.Range{To: kv.Key{}.Time(rd.Now().Add(1)), Limit: limit}
+		r := kv.Range{From: from, To: kv.Key{}.Time(rd.Now().Add(1)), Limit: limit}
 		got, err := indexRows(rd, expiryTable, r)
 		out = got
 		return err
@@ -79,39 +87,53 @@ func indexRows(rd kv.Reader, t kv.TableID, r kv.Range) ([]indexed, error) {
 	return out, nil
 }
 
-// sweepBatch removes what is still due. It ends early when it has read a lot;
-// the next batch finds the rest.
-func (b *Book) sweepBatch(ctx context.Context, due []indexed) (int, error) {
-	var removed int
+type sweptBatch struct {
+	seen, removed, bytes int
+	damage               error
+}
+
+// sweepBatch removes what is still due. It ends early when it has read a lot.
+func (b *Book) sweepBatch(ctx context.Context, due []indexed) (sweptBatch, error) {
+	var out sweptBatch
 	err := b.store.Update(ctx, func(w kv.Writer) error {
-		n, size := 0, 0
+		var got sweptBatch
 		for _, e := range due {
-			if size >= passBytes {
+			if got.bytes >= passBytes {
 				break
 			}
-			old, err := load(w, e.id)
-			if err != nil {
+			got.seen++
+			if err := b.sweepOne(w, e, &got); err != nil {
 				return err
-			}
-			s := b.machine.Sweep(old, w.Now())
-			if err := save(w, e.id, old, s); err != nil {
-				return err
-			}
-			if s.Write == Remove {
-				n++
-				size += len(old.Result.Data)
-				b.afterCommit(w, e.id, opSweep, s)
-			}
-			if _, key := indexRow(e.id, old); string(key) != string(e.key) {
-				if err := w.Delete(expiryTable, e.key); err != nil { // it points to nothing
-					return err
-				}
 			}
 		}
-		removed = n
+		out = got
 		return nil
 	})
-	return removed, err
+	return out, err
+}
+
+func (b *Book) sweepOne(w kv.Writer, e indexed, got *sweptBatch) error {
+	old, err := load(w, e.id)
+	if isDamage(err) {
+		got.damage = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s := b.machine.Sweep(old, w.Now())
+	if err := save(w, e.id, old, s); err != nil {
+		return err
+	}
+	if s.Write == Remove {
+		got.removed++
+		got.bytes += len(old.Result.Data)
+		b.afterCommit(w, e.id, opSweep, s)
+	}
+	if table, key := indexRow(e.id, old); table == expiryTable && string(key) == string(e.key) {
+		return nil
+	}
+	return w.Delete(expiryTable, e.key) // a row that is not, or no longer, a claim's
 }
 
 // Recovered says what a recovery pass found and did.
@@ -129,14 +151,19 @@ type Recovered struct {
 // Recover writes down what has become of open claims whose owner is gone, and
 // gives an end to leases that a clock set back has made endless. It is a pass in
 // bounded pages, for the start and from time to time. Decisions do not depend
-// on it: they see a dead owner by themselves.
+// on it: they see a dead owner by themselves. Damaged claims are passed over;
+// they are named by an error once the rest is done.
 func (b *Book) Recover(ctx context.Context) (Recovered, error) {
 	var out Recovered
+	var damage error
 	r := kv.Range{Limit: passRows}
 	for {
 		page, stale, err := b.openPage(ctx, r)
+		if isDamage(err) && len(page) > 0 {
+			damage, err = err, nil
+		}
 		if err != nil || len(page) == 0 {
-			return out, err
+			return out, errors.Join(err, damage)
 		}
 		out.Open += len(page)
 		if len(stale) > 0 {
@@ -152,15 +179,22 @@ func (b *Book) Recover(ctx context.Context) (Recovered, error) {
 }
 
 // openPage reads a page of the open index, and which of its claims need a write.
+// A page with damaged claims comes with an error that says so.
 func (b *Book) openPage(ctx context.Context, r kv.Range) (page, stale []indexed, err error) {
+	var damage error
 	err = b.store.View(ctx, func(rd kv.Reader) error {
 		rows, err := indexRows(rd, openTable, r)
 		if err != nil {
 			return err
 		}
 		var need []indexed
+		damage = nil
 		for _, e := range rows {
 			old, err := load(rd, e.id)
+			if isDamage(err) {
+				damage = err
+				continue
+			}
 			if err != nil {
 				return err
 			}
@@ -171,6 +205,9 @@ func (b *Book) openPage(ctx context.Context, r kv.Range) (page, stale []indexed,
 		page, stale = rows, need
 		return nil
 	})
+	if err == nil {
+		err = damage
+	}
 	return page, stale, err
 }
 

@@ -78,6 +78,9 @@ func (b *Book) BeginWait(ctx context.Context, req Request, limit time.Duration) 
 	if err := req.validate(b.machine.Epoch); err != nil {
 		return Decision{}, err
 	}
+	if limit <= 0 {
+		return b.Begin(ctx, req)
+	}
 	end, stop := timer(limit)
 	defer stop()
 	for {
@@ -85,7 +88,7 @@ func (b *Book) BeginWait(ctx context.Context, req Request, limit time.Duration) 
 		if err != nil || !again {
 			return d, err
 		}
-		if limit <= 0 || isOver(end) { // the last word is that of a fresh look
+		if isOver(end) { // the last word is that of a fresh look
 			return b.Begin(ctx, req)
 		}
 	}
