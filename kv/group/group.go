@@ -1,0 +1,469 @@
+// Package group turns a small transactional engine into a [kv.Store] whose
+// commits are made in groups: whoever calls Update while a commit is under way
+// joins the next one, so that one sync of the disk serves them all.
+//
+// # How it works
+//
+// A closure runs on its caller's goroutine, one at a time, while it holds the
+// turn. It reads through two overlays (what its own group has written so far,
+// and what the group before it is committing now) to the engine's snapshot,
+// and writes into its group's overlay with a journal that takes its writes
+// back when it fails. The first to join a group leads it: it waits for the
+// group before, seals its own, and commits it in one engine transaction. There
+// is no timer and no goroutine of its own: a lone caller waits for its own
+// sync and nothing else.
+//
+// # Invariants
+//
+//   - At most two groups exist beside the durable state: one committing, one open.
+//   - Every answer leaves after its group's commit, so also after the commit of
+//     everything it may have read.
+//   - A snapshot newer than the last durable commit is never answered from
+//     before that commit has ended.
+//   - After a failed commit no write is accepted. Rows of the failed group are
+//     in doubt until the next start, and reading one is [kv.ErrCommitUnknown];
+//     all other reads go on.
+//
+// # Crash points
+//
+// Before the engine's commit: nothing of the group exists. In it: all or
+// nothing, by the engine's word. After it, before the answers: everything of
+// the group exists and nobody was told; callers repeat with the same token.
+package group
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"onced/kv"
+)
+
+// Backend is what a storage engine supplies: snapshots, and the atomic and
+// durable commit of a set of changes. Its methods may be called concurrently,
+// but Commit only by one goroutine at a time.
+type Backend interface {
+	// Snapshot opens the newest committed state, which may include a commit
+	// that is not durable yet; Version tells.
+	Snapshot() (Snapshot, error)
+	// Commit makes all changes durable, or none, and returns the version of the
+	// state it made. They are sorted by table and key, each key once. After an
+	// error it is not called again.
+	Commit(changes []Change) (version uint64, err error)
+	// Close releases the engine after the last snapshot has been closed.
+	Close() error
+}
+
+// Snapshot is one committed state. It is used by one goroutine.
+type Snapshot interface {
+	// Version rises with every commit.
+	Version() uint64
+	// Get returns the value, valid until Close, or nil when absent.
+	Get(t kv.TableID, key []byte) []byte
+	// Cursor iterates over the rows of r, whose Limit it may ignore.
+	Cursor(t kv.TableID, r kv.Range) Cursor
+	// Close releases the snapshot.
+	Close()
+}
+
+// Cursor yields rows in order. Key and value are valid until Next is called
+// again or the snapshot is closed.
+type Cursor interface {
+	Next() (key, value []byte, ok bool)
+}
+
+// Change is one row to be written, or deleted when Delete is set.
+type Change struct {
+	Table  kv.TableID
+	Key    []byte
+	Value  []byte
+	Delete bool
+}
+
+// Commit describes one ended commit to an [Options.Observer].
+type Commit struct {
+	Calls   int           // transactions in the group, failed ones included
+	Changes int           // rows written or deleted
+	Bytes   int           // keys and values
+	Took    time.Duration // by the store's clock; the engine's commit only
+	Err     error
+}
+
+// Options of a Store. The zero value works.
+type Options struct {
+	// Clock gives each transaction its instant; nil means the system's clock.
+	Clock kv.Clock
+	// Epoch is what [kv.Store.Epoch] answers.
+	Epoch uint64
+	// MaxCalls and MaxBytes bound a group: once reached, the next transaction
+	// waits for the next group. 0 means 1024 and 8 MiB.
+	MaxCalls int
+	MaxBytes int
+	// Admit is asked by [kv.AdmitIntent]; nil admits always. It must be quick.
+	Admit func() error
+	// Observer, when set, is told of each commit before its callers are
+	// answered. It must be quick and must not use the store.
+	Observer func(Commit)
+	// Rerun runs every closure twice, to catch closures that cannot be.
+	Rerun bool
+	// Logger is told when the store stops; nil is silent.
+	Logger *slog.Logger
+}
+
+// Store implements [kv.Store] over a Backend.
+type Store struct {
+	backend Backend
+	opt     Options
+
+	turn   turn           // guards open and closed, and who runs a closure
+	open   *batch         // gathering
+	closed bool           // no more calls
+	views  sync.WaitGroup // open Views; Add under viewMu
+
+	viewMu     sync.Mutex
+	viewClosed bool
+
+	durable    atomic.Uint64         // version of the last durable commit
+	committing atomic.Pointer[batch] // the batch whose commit is under way
+	failed     atomic.Pointer[failure]
+}
+
+// batch is one group. All fields but done, err are guarded by the turn until
+// it is sealed, and immutable afterwards.
+type batch struct {
+	before *batch // the batch sealed before this one; its overlay lies below ours
+	rows   overlay
+	calls  int
+	bytes  int
+	led    bool
+	sealed chan struct{} // closed under the turn when nobody may join any more
+	done   chan struct{} // closed after the commit
+	err    error         // set before done is closed
+}
+
+// failure is the state of a store after a commit error.
+type failure struct {
+	cause error
+	doubt overlay // rows that may or may not be on disk
+}
+
+// New returns a Store over backend, whose present state must be durable.
+func New(backend Backend, opt Options) (*Store, error) {
+	if opt.Clock == nil {
+		opt.Clock = kv.SystemClock()
+	}
+	if opt.MaxCalls <= 0 {
+		opt.MaxCalls = 1024
+	}
+	if opt.MaxBytes <= 0 {
+		opt.MaxBytes = 8 << 20
+	}
+	s := &Store{backend: backend, opt: opt}
+	snap, err := backend.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	s.durable.Store(snap.Version())
+	snap.Close()
+	s.open = newBatch(nil)
+	return s, nil
+}
+
+func newBatch(before *batch) *batch {
+	return &batch{before: before, sealed: make(chan struct{}), done: make(chan struct{})}
+}
+
+// Epoch implements [kv.Store].
+func (s *Store) Epoch() uint64 { return s.opt.Epoch }
+
+// Healthy returns nil while the store takes writes, and an error wrapping
+// [kv.ErrStopped] and the cause after a commit error.
+func (s *Store) Healthy() error {
+	if f := s.failed.Load(); f != nil {
+		return fmt.Errorf("%w (cause: %w)", kv.ErrStopped, f.cause)
+	}
+	return nil
+}
+
+// Update implements [kv.Store].
+func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
+	if inClosure() {
+		return kv.ErrNested
+	}
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	// We hold the turn, and there is room in the open batch.
+	b := s.open
+	leads := !b.led
+	b.led = true
+	b.calls++
+	tx := &writer{reader: reader{s: s, now: s.opt.Clock.Now()}, b: b}
+	ended := false
+	defer func() {
+		if !ended { // fn panics or calls Goexit: as an error, then it goes on
+			tx.undo()
+			_ = s.settle(b, tx, leads)
+		}
+	}()
+	err := s.runClosure(tx, fn)
+	ended = true
+	if err != nil {
+		tx.undo()
+	}
+	if groupErr := s.settle(b, tx, leads); groupErr != nil {
+		return groupErr
+	}
+	if err == nil {
+		for _, wake := range tx.onCommit {
+			wake()
+		}
+	}
+	return err
+}
+
+// begin takes the turn and makes room in the open batch. On an error the turn
+// is not held.
+func (s *Store) begin(ctx context.Context) error {
+	if err := s.turn.take(ctx); err != nil {
+		return err
+	}
+	err := s.ready(ctx)
+	if err != nil {
+		s.turn.pass()
+	}
+	return err
+}
+
+func (s *Store) ready(ctx context.Context) error {
+	if s.closed {
+		return kv.ErrClosed
+	}
+	if err := s.Healthy(); err != nil {
+		return err
+	}
+	b := s.open
+	if b.calls < s.opt.MaxCalls && b.bytes < s.opt.MaxBytes {
+		return nil
+	}
+	// The batch is full: keep the turn, so that the order of callers holds,
+	// until the batch before it is done; then seal it in its leader's place.
+	if b.before != nil {
+		select {
+		case <-b.before.done:
+		case <-ctx.Done():
+			return notRun(ctx)
+		}
+	}
+	s.seal(b)
+	return s.Healthy()
+}
+
+// seal closes b to further calls. The caller holds the turn, and the batch
+// before b is done.
+func (s *Store) seal(b *batch) {
+	b.before = nil
+	s.open = newBatch(b)
+	close(b.sealed)
+}
+
+func (s *Store) runClosure(tx *writer, fn func(kv.Writer) error) error {
+	snap, err := s.backend.Snapshot()
+	if err != nil {
+		return err
+	}
+	tx.snap = snap
+	defer snap.Close()
+	run := func() error { return fn(tx) }
+	if s.opt.Rerun {
+		if err := callClosure(run); err != nil {
+			return err
+		}
+		tx.undo()
+	}
+	return callClosure(run)
+}
+
+// settle ends a call whose closure has ended, passes the turn on, and waits
+// for the batch to be committed, by leading it if need be.
+func (s *Store) settle(b *batch, tx *writer, leads bool) error {
+	tx.ended = true
+	tx.snap = nil
+	b.bytes += tx.bytes
+	before := b.before
+	s.turn.pass()
+	if leads {
+		s.lead(b, before)
+	} else {
+		<-b.done
+	}
+	return b.err
+}
+
+// lead commits b after the batch before it, which is nil or done when b was
+// sealed in its leader's place.
+func (s *Store) lead(b, before *batch) {
+	if before != nil {
+		<-before.done
+	}
+	_ = s.turn.take(context.Background())
+	select {
+	case <-b.sealed:
+	default:
+		s.seal(b)
+	}
+	s.turn.pass()
+	defer close(b.done)
+	if s.failed.Load() != nil {
+		b.err = s.Healthy() // its closures may have read what is now in doubt
+		return
+	}
+	if changes := b.rows.changes(); len(changes) > 0 {
+		b.err = s.commit(b, changes)
+	}
+}
+
+// commit makes one engine commit and, when that fails, stops the store.
+func (s *Store) commit(b *batch, changes []Change) (err error) {
+	s.committing.Store(b)
+	start := s.opt.Clock.Now()
+	finished := false
+	defer func() {
+		if !finished { // the engine panicked: as bad as an error
+			err = fmt.Errorf("the engine panicked: %v", recover())
+		}
+		if err != nil {
+			s.stop(b, err)
+			err = fmt.Errorf("%w (cause: %w)", kv.ErrCommitUnknown, err)
+		}
+		s.observe(b, len(changes), start, err)
+	}()
+	version, err := s.backend.Commit(changes)
+	finished = true
+	if err == nil {
+		s.durable.Store(version)
+		s.committing.Store(nil)
+	}
+	return err
+}
+
+func (s *Store) stop(b *batch, cause error) {
+	s.failed.Store(&failure{cause: cause, doubt: b.rows})
+	if s.opt.Logger != nil {
+		s.opt.Logger.Error("the store has stopped taking writes after a commit error", "cause", cause)
+	}
+}
+
+func (s *Store) observe(b *batch, changes int, start time.Time, err error) {
+	if s.opt.Observer != nil {
+		s.opt.Observer(Commit{Calls: b.calls, Changes: changes, Bytes: b.bytes,
+			Took: s.opt.Clock.Now().Sub(start), Err: err})
+	}
+}
+
+// View implements [kv.Store].
+func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if inClosure() {
+		return kv.ErrNested
+	}
+	if ctx.Err() != nil {
+		return notRun(ctx)
+	}
+	if err := s.enterView(); err != nil {
+		return err
+	}
+	defer s.views.Done()
+	r := &reader{s: s, ctx: ctx, now: s.opt.Clock.Now()}
+	if f := s.failed.Load(); f != nil {
+		r.doubt = f.doubt
+		_, err := s.look(r, fn)
+		return err
+	}
+	version, err := s.look(r, fn)
+	if version > s.durable.Load() && !s.becameDurable(version) {
+		return fmt.Errorf("%w; read again", kv.ErrCommitUnknown)
+	}
+	return err
+}
+
+// look runs fn on a fresh snapshot and returns the snapshot's version.
+func (s *Store) look(r *reader, fn func(kv.Reader) error) (uint64, error) {
+	snap, err := s.backend.Snapshot()
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		r.ended = true
+		r.snap = nil
+		snap.Close()
+	}()
+	r.snap = snap
+	err = callClosure(func() error { return fn(r) })
+	return snap.Version(), err
+}
+
+// becameDurable waits for the commit that made version and reports whether it
+// succeeded. A snapshot can be newer than what is durable, since the engine
+// shows a commit before its last sync has ended.
+func (s *Store) becameDurable(version uint64) bool {
+	for s.durable.Load() < version {
+		if s.failed.Load() != nil {
+			return false
+		}
+		if b := s.committing.Load(); b != nil {
+			<-b.done
+		}
+	}
+	return true
+}
+
+func (s *Store) enterView() error {
+	s.viewMu.Lock()
+	defer s.viewMu.Unlock()
+	if s.viewClosed {
+		return kv.ErrClosed
+	}
+	s.views.Add(1)
+	return nil
+}
+
+// Close implements [kv.Store].
+func (s *Store) Close() error {
+	if inClosure() {
+		return kv.ErrNested
+	}
+	_ = s.turn.take(context.Background())
+	if s.closed {
+		s.turn.pass()
+		return nil
+	}
+	s.closed = true
+	last := s.open
+	s.turn.pass()
+	s.drain(last)
+	s.viewMu.Lock()
+	s.viewClosed = true
+	s.viewMu.Unlock()
+	s.views.Wait()
+	return s.backend.Close()
+}
+
+// drain waits for the batches that had begun when the store was closed.
+func (s *Store) drain(b *batch) {
+	_ = s.turn.take(context.Background())
+	before, led := b.before, b.led
+	s.turn.pass()
+	if before != nil {
+		<-before.done
+	}
+	if led {
+		<-b.done
+	}
+}
+
+func notRun(ctx context.Context) error {
+	return fmt.Errorf("kv: the transaction was not run: %w", context.Cause(ctx))
+}
