@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,7 +107,7 @@ func moduleRoot() (string, error) {
 // readModule reads the work tree without what .gitignore names. It walks the
 // tree itself instead of asking git, so that the Go tool's cache of test
 // results notices a new file.
-func readModule(root string) (*module, error) {
+func readModule(ctx context.Context, root string) (*module, error) {
 	ignored, err := readIgnore(filepath.Join(root, ".gitignore"))
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func readModule(root string) (*module, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.deps, err = libraryDeps(root)
+	m.deps, err = libraryDeps(ctx, root)
 	return m, err
 }
 
@@ -188,14 +189,14 @@ func matchAny(patterns []string, name string) bool {
 }
 
 // libraryDeps asks the Go tool what each library package pulls in.
-func libraryDeps(root string) (map[string][]string, error) {
+func libraryDeps(ctx context.Context, root string) (map[string][]string, error) {
 	args := []string{"list", "-e", "-json=ImportPath,Name,Deps"}
 	for _, dir := range libraryDirs {
 		if _, err := os.Stat(filepath.Join(root, dir)); err == nil {
 			args = append(args, "./"+dir+"/...")
 		}
 	}
-	cmd := exec.Command("go", args...)
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -206,8 +207,9 @@ func libraryDeps(root string) (map[string][]string, error) {
 	deps := map[string][]string{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
-			ImportPath, Name string
-			Deps             []string
+			ImportPath string   `json:"ImportPath"`
+			Name       string   `json:"Name"`
+			Deps       []string `json:"Deps"`
 		}
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			return deps, nil

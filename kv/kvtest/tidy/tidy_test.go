@@ -77,7 +77,7 @@ func TestTidy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := readModule(root)
+	m, err := readModule(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
