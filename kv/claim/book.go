@@ -70,7 +70,8 @@ func New(ctx context.Context, store kv.Store, cfg Config) (*Book, error) {
 		cfg.Retention = DefaultRetention
 	}
 	if cfg.Retention < 0 {
-		return nil, invalid("Retention", fmt.Sprintf("is %v", cfg.Retention), "use a positive time, or 0 for 30 days")
+		return nil, invalid("Retention", fmt.Sprintf("is %v", cfg.Retention),
+			"use a positive time, or 0 for 30 days")
 	}
 	if cfg.MaxResult == 0 {
 		cfg.MaxResult = DefaultMaxResult

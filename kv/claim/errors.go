@@ -23,7 +23,8 @@ var (
 
 	// ErrTooOld means that the downstream key must not be sent again: the
 	// callee may have forgotten it.
-	ErrTooOld = errors.New("claim: the callee may have forgotten the downstream key; look up, or let a person decide")
+	ErrTooOld = errors.New("claim: the callee may have forgotten the downstream key; " +
+		"look up, or let a person decide")
 
 	// ErrTokenReused means that a takeover asked for the key with the token of
 	// the try it takes over from.
@@ -79,7 +80,8 @@ func invalid(field, problem, remedy string) error {
 }
 
 func tooLong(field string, got, limit int) error {
-	return invalid(field, fmt.Sprintf("is %d bytes long, the limit is %d", got, limit), "use a shorter "+field)
+	problem := fmt.Sprintf("is %d bytes long, the limit is %d", got, limit)
+	return invalid(field, problem, "use a shorter "+field)
 }
 
 func checkLease(d time.Duration) error {

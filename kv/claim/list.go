@@ -88,7 +88,8 @@ func (b *Book) list(ctx context.Context, t kv.TableID, r kv.Range, q Query) (Pag
 	if q.Position != "" {
 		at, err := base64.RawURLEncoding.DecodeString(q.Position)
 		if err != nil || len(at) == 0 || len(at) >= kv.MaxKeySize || string(at) < string(r.From) {
-			return Page{}, invalid("position", "is not one of this listing", "use the next of a page, or begin anew")
+			return Page{}, invalid("position", "is not one of this listing",
+				"use the next of a page, or begin anew")
 		}
 		r.From = append(at, 0)
 	}

@@ -84,9 +84,10 @@ func (o *row) record() (Record, error) {
 	} else {
 		r.Owner = Owner{Local: true, Epoch: o.Epoch}
 	}
-	if copy(r.Fingerprint[:], o.Fingerprint) != len(r.Fingerprint) || len(o.Fingerprint) != len(r.Fingerprint) {
-		return Record{}, fmt.Errorf("%w: the fingerprint of a claim has %d bytes", kv.ErrCorrupt, len(o.Fingerprint))
+	if len(o.Fingerprint) != len(r.Fingerprint) {
+		return Record{}, fmt.Errorf("%w: a fingerprint has %d bytes", kv.ErrCorrupt, len(o.Fingerprint))
 	}
+	copy(r.Fingerprint[:], o.Fingerprint)
 	if len(o.ResultSum) > 0 {
 		if len(o.ResultSum) != len(r.ResultSum) || len(o.Result) > 0 {
 			return Record{}, fmt.Errorf("%w: a claim's omitted result does not fit", kv.ErrCorrupt)

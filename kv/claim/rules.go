@@ -54,14 +54,16 @@ func (r *Record) faults() (out []string) {
 	}{
 		{r.Token == "" || r.Try < 1 || r.Version == 0, "it lacks its token, try or version"},
 		{r.FirstAt.IsZero() || r.CreatedAt.IsZero() || r.UpdatedAt.IsZero(), "it lacks an instant"},
-		{r.State.Terminal() == r.ExpiresAt.IsZero(), "terminal claims have an end of retention, others none"},
+		{r.State.Terminal() == r.ExpiresAt.IsZero(),
+			"terminal claims have an end of retention, others none"},
 		{r.State.Terminal() && len(r.Intent) > 0, "it is terminal and has an intent"},
 		{r.State.Open() && (r.ResultSize > 0 || r.Result.Type != ""), "it is open and has a result"},
 		{r.State == Unknown && r.UnknownSince.IsZero(), "it is unknown since never"},
 		{r.State == Unknown && r.LastSendBefore.IsZero(), "it is unknown and its last send has no bound"},
 		{r.State == Unknown && !r.Doubt && r.Cause != CauseLeaseEnded, "it is unknown without doubt"},
 		{r.Owner.Local && r.Owner.Epoch == 0, "its owner is local and has no epoch"},
-		{!r.Owner.Local && checkLease(r.Owner.Lease) != nil, "its owner is remote and its lease out of bounds"},
+		{!r.Owner.Local && checkLease(r.Owner.Lease) != nil,
+			"its owner is remote and its lease out of bounds"},
 		{!r.Owner.Local && r.Owner.Deadline.IsZero(), "its owner is remote and has no deadline"},
 	} {
 		if f.broken {

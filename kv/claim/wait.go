@@ -96,7 +96,9 @@ func (b *Book) BeginWait(ctx context.Context, req Request, limit time.Duration) 
 
 // beginOrWait asks once; when the key is in flight it waits for a change, and
 // again is true.
-func (b *Book) beginOrWait(ctx context.Context, req Request, end <-chan struct{}) (d Decision, again bool, err error) {
+func (b *Book) beginOrWait(
+	ctx context.Context, req Request, end <-chan struct{},
+) (d Decision, again bool, err error) {
 	w := b.waiters.join(req.ID)
 	defer b.waiters.leave(req.ID, w)
 	d, decided, err := b.peek(ctx, req)
