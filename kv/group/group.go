@@ -228,8 +228,8 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
 // begin takes the turn and makes room in the open batch. On an error the turn
 // is not held.
 func (s *Store) begin(ctx context.Context) error {
-	if err := s.turn.take(ctx); err != nil {
-		return err
+	if !s.turn.take(ctx.Done()) {
+		return notRun(ctx)
 	}
 	err := s.ready(ctx)
 	if err != nil {
@@ -309,13 +309,16 @@ func (s *Store) lead(b, before *batch) {
 	if before != nil {
 		<-before.done
 	}
-	_ = s.turn.take(context.Background())
-	select {
-	case <-b.sealed:
-	default:
-		s.seal(b)
+	// Whoever seals in our place keeps the turn while it waits for our commit:
+	// we must not need the turn then.
+	if s.turn.take(b.sealed) {
+		select {
+		case <-b.sealed:
+		default:
+			s.seal(b)
+		}
+		s.turn.pass()
 	}
-	s.turn.pass()
 	defer close(b.done)
 	if s.failed.Load() != nil {
 		b.err = s.Healthy() // its closures may have read what is now in doubt
@@ -435,7 +438,7 @@ func (s *Store) Close() error {
 	if inClosure() {
 		return kv.ErrNested
 	}
-	_ = s.turn.take(context.Background())
+	s.turn.take(nil)
 	if s.closed {
 		s.turn.pass()
 		return nil
@@ -453,7 +456,7 @@ func (s *Store) Close() error {
 
 // drain waits for the batches that had begun when the store was closed.
 func (s *Store) drain(b *batch) {
-	_ = s.turn.take(context.Background())
+	s.turn.take(nil)
 	before, led := b.before, b.led
 	s.turn.pass()
 	if before != nil {

@@ -1,9 +1,6 @@
 package group
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
 // turn is a mutual exclusion that is handed on in the order of asking, so that
 // nobody starves, and whose waiters can be cancelled.
@@ -13,26 +10,29 @@ type turn struct {
 	queue []chan struct{} // waiters in order; a closed channel has been given the turn
 }
 
-// take waits for the turn. An error means that it is not held.
-func (t *turn) take(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return notRun(ctx)
+// take waits for the turn, or until stop is closed; it reports whether the turn
+// is held.
+func (t *turn) take(stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return false
+	default:
 	}
 	t.mu.Lock()
 	if !t.held {
 		t.held = true
 		t.mu.Unlock()
-		return nil
+		return true
 	}
 	mine := make(chan struct{})
 	t.queue = append(t.queue, mine)
 	t.mu.Unlock()
 	select {
 	case <-mine:
-		return nil
-	case <-ctx.Done():
+		return true
+	case <-stop:
 		t.withdraw(mine)
-		return notRun(ctx)
+		return false
 	}
 }
 
