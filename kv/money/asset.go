@@ -50,14 +50,23 @@ func NewAsset(id string, exponent int) (Asset, error) {
 	return a, nil
 }
 
+// maxAssetID is above what the grammar of CAIP-19 allows.
+const maxAssetID = 300
+
+const remedyAsset = "use a code of ISO 4217 such as USD, or a CAIP-19 identifier such as eip155:1/slip44:60"
+
 // ParseAsset reads an identifier. The exponent is known for currencies of ISO
 // 4217, bitcoin and its relatives, and the native coin of EVM chains.
 func ParseAsset(id string) (Asset, error) {
 	if exp, ok := currencyExponent(id); ok {
 		return Asset{id: id, digits: int8(exp + 1)}, nil
 	}
+	if len(id) > maxAssetID {
+		return Asset{}, &Error{Field: "asset", Value: id,
+			Problem: fmt.Sprintf("is longer than %d characters", maxAssetID), Remedy: remedyAsset}
+	}
 	if !strings.Contains(id, "/") {
-		remedy := "use a code of ISO 4217 such as USD, or a CAIP-19 identifier such as eip155:1/slip44:60"
+		remedy := remedyAsset
 		if _, ok := currencyExponent(strings.ToUpper(id)); ok {
 			remedy = "write it in capitals"
 		}
@@ -72,9 +81,6 @@ func parseCAIP19(id string) (Asset, error) {
 	bad := func(problem string) (Asset, error) {
 		return Asset{}, &Error{Field: "asset", Value: id, Problem: problem,
 			Remedy: "write it as namespace:chain/namespace:reference, for example eip155:1/slip44:60"}
-	}
-	if len(id) > 300 {
-		return bad("is longer than 300 characters")
 	}
 	chain, rest, _ := strings.Cut(id, "/")
 	asset, token, hasToken := strings.Cut(rest, "/")
