@@ -239,6 +239,7 @@ var samples = map[string][]sample{
 		bad("in code", src("kv/a.go", "// TO"+"DO: later\n")),
 		bad("in a script", in(".ci/run", "# FIX"+"ME\n")),
 		good("a longer word", src("kv/a.go", "var TO"+"DOS int\n")),
+		good("ISO 4217, no currency", src("kv/a.go", "var none = \"XXX\"")),
 	},
 	"workplace": {
 		bad("a path", in("README.md", "cd /wo"+"rk/x\n")),
