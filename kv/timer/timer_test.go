@@ -64,6 +64,12 @@ func (w *world) run(r *Runner) (stop func() error) {
 
 func (w *world) runner() *Runner { return New(w.store, Config{Clock: kv.ClockFunc(w.Now)}) }
 
+// sleep lets d pass and waits until everybody has done what was due by then.
+func (w *world) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func (w *world) update(fn func(kv.Writer) error) {
 	w.Helper()
 	if err := w.store.Update(w.Context(), fn); err != nil {
@@ -146,10 +152,9 @@ func TestTimersFireAtTheirTimeInOrder(t *testing.T) {
 		w.set(r, w.in("c", 3*time.Second), w.in("a", time.Second), w.in("b", time.Second), w.in("z", -time.Hour))
 		stop := w.run(r)
 		w.wantFired("z@0s")
-		time.Sleep(time.Second - 1)
-		synctest.Wait()
+		w.sleep(time.Second - 1)
 		w.wantFired("z@0s")
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		w.wantFired("z@0s a@1s b@1s c@3s")
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -166,7 +171,7 @@ func TestAnEarlierTimerWakesTheRunner(t *testing.T) {
 		w.handle(r, "test", Handler{Tx: note(w.start)})
 		defer w.run(r)()
 		w.set(r, w.in("far", 10*time.Hour)) // wakes one that sleeps for ever
-		time.Sleep(time.Minute)
+		w.sleep(time.Minute)
 		w.set(r, w.in("near", time.Hour))
 		w.set(r, w.in("now", time.Minute))
 		synctest.Wait()
@@ -181,7 +186,7 @@ func TestAnEarlierTimerWakesTheRunner(t *testing.T) {
 		if !errors.Is(err, boom) {
 			t.Fatal(err)
 		}
-		time.Sleep(11 * time.Hour)
+		w.sleep(11 * time.Hour)
 		w.wantFired("now@1m0s near@1h0m0s far@10h0m0s")
 	})
 }
@@ -196,14 +201,14 @@ func TestNothingHappensWhenIdle(t *testing.T) {
 		w.set(r, w.in("far", 1000*time.Hour))
 		defer w.run(r)()
 		commits, views := w.commits.Load(), calls.Load()
-		time.Sleep(999 * time.Hour)
+		w.sleep(999 * time.Hour)
 		if n := w.commits.Load() - commits; n != 0 {
 			t.Errorf("%d commits while idle", n)
 		}
 		if n := calls.Load() - views; n != 0 {
 			t.Errorf("%d reads while idle", n)
 		}
-		time.Sleep(2 * time.Hour)
+		w.sleep(2 * time.Hour)
 		w.wantFired("far@1000h0m0s")
 		if n := w.commits.Load() - commits; n != 1 {
 			t.Errorf("firing one timer made %d commits", n)
@@ -227,18 +232,18 @@ func TestRestartFiresWhatBecameDue(t *testing.T) {
 		w.handle(r, "test", Handler{Tx: note(w.start)})
 		stop := w.run(r)
 		w.set(r, w.in("a", time.Hour), w.in("b", 2*time.Hour), w.in("c", 4*time.Hour))
-		time.Sleep(90 * time.Minute)
+		w.sleep(90 * time.Minute)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
 		w.store.Close()
-		time.Sleep(90 * time.Minute)
+		w.sleep(90 * time.Minute)
 		w.open()
 		r = w.runner()
 		w.handle(r, "test", Handler{Tx: note(w.start)})
 		defer w.run(r)()
 		w.wantFired("a@1h0m0s b@3h0m0s")
-		time.Sleep(2 * time.Hour)
+		w.sleep(2 * time.Hour)
 		w.wantFired("a@1h0m0s b@3h0m0s c@4h0m0s")
 	})
 }
@@ -250,13 +255,12 @@ func TestAClockSetBackFiresNothingEarlyAndOneSetAheadIsSeen(t *testing.T) {
 		defer w.run(r)()
 		w.set(r, w.in("a", time.Hour), w.in("b", 10*time.Hour))
 		w.offset.Store(int64(-30 * time.Minute))
-		time.Sleep(89 * time.Minute)
+		w.sleep(89 * time.Minute)
 		w.wantFired("")
-		time.Sleep(2 * time.Minute)
+		w.sleep(2 * time.Minute)
 		w.wantFired("a@1h0m0s")
 		w.offset.Add(int64(20 * time.Hour)) // a suspended laptop
-		time.Sleep(recheck)
-		synctest.Wait()
+		w.sleep(recheck)
 		if got := w.fired(); !strings.HasPrefix(got, "a@1h0m0s b@") {
 			t.Errorf("fired %q", got)
 		}
@@ -286,8 +290,7 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 		w.set(r, w.in("a", time.Second), w.in("error", time.Second), w.in("m", time.Second),
 			Timer{Kind: "test", Owner: "panic", Due: w.start.Add(time.Second), Payload: []byte("note")},
 			w.in("z", time.Second))
-		time.Sleep(time.Second)
-		synctest.Wait()
+		w.sleep(time.Second)
 		w.wantFired("a@1s m@1s z@1s")
 		left := w.list("test")
 		if len(left) != 2 || left[0].Owner != "error" || left[0].Attempts != 1 || left[0].LastError != "boom" ||
@@ -296,7 +299,7 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 			left[1].LastError != "the handler panicked: bug" {
 			t.Errorf("left are %+v", left)
 		}
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		w.wantFired("a@1s m@1s z@1s panic@2s error@4s")
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -347,7 +350,7 @@ func TestAFailedTimerIsFoundByItsOwner(t *testing.T) {
 		fail = false
 		w.set(r, again) // set anew, it fires at once and once
 		synctest.Wait()
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		w.wantFired("again@0s")
 	})
 }
@@ -368,7 +371,7 @@ func TestTwoFailedTimersOfOneOwnerDoNotMeet(t *testing.T) {
 			t.Errorf("left are %v", left)
 		}
 		invariant.RequireNow(t, w.store, Rules(0)...)
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		if left := w.list(""); len(left) != 0 {
 			t.Errorf("left are %v", left)
 		}
@@ -432,7 +435,7 @@ func TestUnknownKindsAreLeftAloneAndReported(t *testing.T) {
 		if err != nil || !rep.OK() {
 			t.Errorf("within the grace: %v, %v", rep, err)
 		}
-		time.Sleep(2 * time.Hour)
+		w.sleep(2 * time.Hour)
 		if rep, err = invariant.Check(w.Context(), w.store, Rules(time.Hour)...); err != nil || rep.Total() != 8 {
 			t.Errorf("after it: %v, %v", rep, err)
 		}
@@ -476,7 +479,7 @@ func TestHandlersMaySetAndDeleteTimers(t *testing.T) {
 		}})
 		defer w.run(r)()
 		w.set(r, w.in("every", time.Second), w.in("killer", time.Second), w.in("victim", time.Second))
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		w.wantFired("every@1s killer@1s every@2s every@3s")
 	})
 }
@@ -505,9 +508,9 @@ func TestOutsideHandlersAreBoundedAndHinderNoOtherKind(t *testing.T) {
 		}
 		stop := w.run(r)
 		w.set(r, w.in("quick", time.Second))
-		time.Sleep(2 * time.Second)
+		w.sleep(2 * time.Second)
 		w.wantFired("quick@1s")
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		if most != 4 || len(calls) != 20 {
 			t.Errorf("%d calls at most at a time, %d owners", most, len(calls))
 		}
@@ -540,7 +543,7 @@ func TestOutsideHandlerRemovesItsTimerItself(t *testing.T) {
 		defer w.run(r)()
 		before := w.commits.Load()
 		w.set(r, w.in("a", time.Second))
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		w.wantFired("a@1s")
 		if n := w.commits.Load() - before; n != 2 {
 			t.Errorf("%d commits, want one to set and one to fire", n)
@@ -551,7 +554,7 @@ func TestOutsideHandlerRemovesItsTimerItself(t *testing.T) {
 func TestOutsideTimerSetAgainDuringItsCallIsNotLost(t *testing.T) {
 	inBubble(t, func(w *world) {
 		r := w.runner()
-		calls := 0
+		calls := 0 // by one worker at a time
 		w.handle(r, "test", Handler{Outside: func(ctx context.Context, t Timer) error {
 			if calls++; calls > 1 {
 				return nil
@@ -562,7 +565,7 @@ func TestOutsideTimerSetAgainDuringItsCallIsNotLost(t *testing.T) {
 		}})
 		defer w.run(r)()
 		w.set(r, w.in("a", time.Second))
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		if calls != 2 {
 			t.Errorf("%d calls, want 2", calls)
 		}
@@ -585,7 +588,7 @@ func TestOutsideFailuresAreMoved(t *testing.T) {
 		}})
 		defer w.run(r)()
 		w.set(r, w.in("a", time.Second))
-		time.Sleep(time.Hour)
+		w.sleep(time.Hour)
 		if got := strings.Join(at, " "); got != "a/0@1s a/1@2s a/2@4s" {
 			t.Errorf("calls: %s", got)
 		}
@@ -607,7 +610,7 @@ func TestStoppingLeavesTheTimersOfCallsCutShort(t *testing.T) {
 		}})
 		stop := w.run(r)
 		w.set(r, w.in("cut", time.Second), w.in("finished", time.Second))
-		time.Sleep(2 * time.Second)
+		w.sleep(2 * time.Second)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -643,7 +646,7 @@ func TestHundredThousandWaitingTimers(t *testing.T) {
 		}
 		stop := w.run(r)
 		w.set(r, w.in("woken", 30*time.Minute))
-		time.Sleep(31 * time.Minute)
+		w.sleep(31 * time.Minute)
 		w.wantFired("woken@30m0s")
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -692,7 +695,7 @@ func TestErrorsOfTheStoreAreTriedAgainAndCountForNoTimer(t *testing.T) {
 		w.set(r, w.in("a", time.Second), Timer{Kind: "out", Owner: "b", Due: w.start.Add(time.Second)})
 		left.Store(5)
 		defer w.run(r)()
-		time.Sleep(time.Minute)
+		w.sleep(time.Minute)
 		if got := w.fired(); !strings.HasPrefix(got, "a@1.") || strings.Contains(got, " ") {
 			t.Errorf("fired %q", got)
 		}
