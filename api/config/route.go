@@ -1,0 +1,115 @@
+package config
+
+import "time"
+
+// Route sends requests on to an upstream, and those with a key once.
+type Route struct {
+	// Name is the stable name of the operation: keys of one principal are told
+	// apart by it, so a new name forgets the old keys. Empty takes it from the
+	// path: /v1/charges/{id} is v1-charges-id.
+	Name string `key:"name"`
+	// Path is what requests have to match: literal segments, {name} for any one
+	// segment, and /* at the end for all below. Literal segments win over {name},
+	// and that over *.
+	Path string `key:"path"`
+	// StripPrefix is taken off the path before it is sent on.
+	StripPrefix string `key:"strip_prefix"`
+	// Methods are those that need a key according to Key; Others says what
+	// becomes of the other methods: they pass through without one, or are refused.
+	Methods []string `key:"methods" default:"POST,PUT,PATCH,DELETE"`
+	Others  string   `key:"others" default:"pass" oneof:"pass refuse"`
+	// Upstream is the base URL; the request's path is put after its own.
+	Upstream URL `key:"upstream"`
+	// Headers are set on every request that is sent on, over what the client sent.
+	Headers []Header `key:"headers"`
+
+	// Key says whether a request of Methods needs a key: required, optional
+	// (without one it passes through unguarded), or ignore.
+	Key string `key:"key" default:"required" oneof:"required optional ignore"`
+	// KeyHeader is the header of the key that the client sends, UpstreamKeyHeader
+	// that of the derived key that the upstream gets on each try.
+	KeyHeader         string `key:"key_header" default:"Idempotency-Key"`
+	UpstreamKeyHeader string `key:"upstream_key_header" default:"Idempotency-Key"`
+	// Principal is whose keys they are: token for the client's token, which is
+	// then required; any other value is a fixed name and needs no token.
+	Principal string `key:"principal" default:"token"`
+
+	// Timeout bounds a call of the upstream from its connection to the last byte
+	// of its answer.
+	Timeout time.Duration `key:"timeout" default:"30s" min:"100ms" max:"10m"`
+	// MaxBody bounds the request, 0 means http.max_body; MaxResponse the answer,
+	// of which a longer one counts as unknown.
+	MaxBody     Bytes `key:"max_body" default:"0" min:"0" max:"12MiB"`
+	MaxResponse Bytes `key:"max_response" default:"4MiB" min:"1KiB" max:"12MiB"`
+	// Wait is how long a second request with the same key waits for the first.
+	Wait time.Duration `key:"wait" default:"10s" min:"0s" max:"5m"`
+
+	Outcomes Outcomes `key:"outcomes"`
+
+	// Repeatable says that the upstream honours the derived key: a request whose
+	// outcome is unknown is sent again with it within KeyValidFor of the first.
+	Repeatable  bool          `key:"repeatable" default:"false"`
+	KeyValidFor time.Duration `key:"key_valid_for" default:"24h" min:"1s" max:"8760h"`
+	// SettlesAfter is how long after a send the upstream is sure to show it to
+	// Check.
+	SettlesAfter time.Duration `key:"settles_after" default:"1m" min:"1ms" max:"168h"`
+	// Check looks up what became of a request; nil means that there is none.
+	Check *Check `key:"check"`
+}
+
+// Header is a header that onced sets. Exactly one of its values is given, in
+// the file itself, in a file of its own or in a variable.
+type Header struct {
+	Name string `key:"name"`
+	// Prefix stands before the value, for example "Bearer ".
+	Prefix string `key:"prefix"`
+	Value  Secret `key:"value"`
+}
+
+// Outcomes say what a status of the upstream means. A status that none of them
+// has means that the outcome is unknown.
+type Outcomes struct {
+	// Done: the effect happened. The answer is stored and replayed.
+	Done Statuses `key:"done" default:"2xx"`
+	// Refused: it did not happen and will not. The answer is stored and replayed.
+	Refused Statuses `key:"refused" default:"400,402-405,410,411,413-415,422,431,451"`
+	// Retry: it did not happen and may be asked for again. The key is free again.
+	Retry Statuses `key:"retry" default:"401,407,409,425,429"`
+	// Unknown takes statuses out of the three others.
+	Unknown Statuses `key:"unknown"`
+}
+
+// Check is a look-up at the upstream. It must not cause the effect.
+type Check struct {
+	Method string `key:"method" default:"GET" oneof:"GET HEAD POST"`
+	// Path is put after the upstream's own; {key} and {downstream_key} stand for
+	// the keys, in whole or part of a segment, and never make a new one.
+	Path string `key:"path"`
+	// Query and Headers may hold {key} and {downstream_key} in their values.
+	Query   map[string]string `key:"query"`
+	Headers map[string]string `key:"headers"`
+	// Timeout bounds the look-up.
+	Timeout time.Duration `key:"timeout" default:"10s" min:"100ms" max:"1m"`
+	// Done, Refused and Absent recognise the answer, in this order; one that none
+	// of them does tells nothing.
+	Done    Match `key:"done"`
+	Refused Match `key:"refused"`
+	Absent  Match `key:"absent"`
+	// ReplyStatus is the status with which the body of a look-up that found the
+	// effect is stored and replayed.
+	ReplyStatus int `key:"reply_status" default:"200" min:"200" max:"499"`
+}
+
+// Match recognises an answer by its status and, when Field is set, by a value
+// in its JSON body. It matches nothing when Status is empty.
+type Match struct {
+	Status Statuses `key:"status"`
+	// Field is the path of the value: data.0.status.
+	Field string `key:"field"`
+	// Equals are the texts one of which the value has to be; empty means that it
+	// has to be there and not null.
+	Equals []string `key:"equals"`
+}
+
+// Set reports whether m matches anything at all.
+func (m Match) Set() bool { return len(m.Status) > 0 }
