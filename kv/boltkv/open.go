@@ -45,6 +45,15 @@ func mapHeadroom(size int64) int {
 	return int(max(headroom, min(2*size, int64(bits.UintSize)<<25)))
 }
 
+// engineOptions returns the options for a file of size bytes.
+func engineOptions(size int64) *bolt.Options {
+	return &bolt.Options{
+		FreelistType:    bolt.FreelistMapType,
+		InitialMmapSize: mapHeadroom(size),
+		NoStatistics:    true,
+	}
+}
+
 // openFile opens or makes the file, checks that it is ours, migrates it, and
 // starts a new epoch.
 func openFile(path string, o Options) (*bolt.DB, uint64, error) {
@@ -52,12 +61,9 @@ func openFile(path string, o Options) (*bolt.DB, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{
-		Timeout:         o.LockTimeout,
-		FreelistType:    bolt.FreelistMapType,
-		InitialMmapSize: mapHeadroom(size),
-		NoStatistics:    true,
-	})
+	opt := engineOptions(size)
+	opt.Timeout = o.LockTimeout
+	db, err := bolt.Open(path, 0o600, opt)
 	if err != nil {
 		return nil, 0, openError(path, err)
 	}

@@ -35,6 +35,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -308,6 +309,8 @@ func (s *Store) settle(b *batch, tx *writer, leads bool) error {
 func (s *Store) lead(b, before *batch) {
 	if before != nil {
 		<-before.done
+		// Those just answered often come back at once; let them join.
+		runtime.Gosched()
 	}
 	// Whoever seals in our place keeps the turn while it waits for our commit:
 	// we must not need the turn then.

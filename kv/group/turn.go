@@ -2,13 +2,29 @@ package group
 
 import "sync"
 
-// turn is a mutual exclusion that is handed on in the order of asking, so that
-// nobody starves, and whose waiters can be cancelled.
+// patience is how many times a waiter that was woken may find the turn taken
+// again before it is handed the turn. Handing it on at once would put a switch
+// of goroutines between any two closures; never handing it on could starve.
+const patience = 4
+
+// turn is a mutual exclusion whose waiters can be cancelled and do not starve.
+// Whoever runs may take it when it is free, ahead of those who wait; a waiter
+// that was passed over patience times is given it in the order of asking.
 type turn struct {
-	mu    sync.Mutex
-	held  bool
-	queue []chan struct{} // waiters in order; a closed channel has been given the turn
+	mu     sync.Mutex
+	held   bool
+	waking bool      // a woken waiter has not looked yet
+	queue  []*waiter // in the order of asking
 }
+
+// waiter is one that waits. Its fields are guarded by turn.mu.
+type waiter struct {
+	wake   chan struct{} // one token for each time it is woken
+	passed int           // times it was woken and found the turn taken
+	given  bool          // the turn was handed to it
+}
+
+var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
 
 // take waits for the turn, or until stop is closed; it reports whether the turn
 // is held.
@@ -24,43 +40,92 @@ func (t *turn) take(stop <-chan struct{}) bool {
 		t.mu.Unlock()
 		return true
 	}
-	mine := make(chan struct{})
-	t.queue = append(t.queue, mine)
+	w := waiters.Get().(*waiter)
+	w.passed, w.given = 0, false
+	t.queue = append(t.queue, w)
 	t.mu.Unlock()
-	select {
-	case <-mine:
-		return true
-	case <-stop:
-		t.withdraw(mine)
-		return false
+	for {
+		select {
+		case <-w.wake:
+			if t.look(w) {
+				waiters.Put(w)
+				return true
+			}
+		case <-stop:
+			t.withdraw(w)
+			return false
+		}
 	}
 }
 
-// pass hands the turn to whoever waits longest.
+// look is a woken waiter's try to take the turn.
+func (t *turn) look(w *waiter) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waking = false
+	if w.given {
+		return true
+	}
+	if !t.held {
+		t.held = true
+		return true
+	}
+	w.passed++
+	t.queue = append(t.queue, nil)
+	copy(t.queue[1:], t.queue)
+	t.queue[0] = w
+	return false
+}
+
+// pass gives the turn up.
 func (t *turn) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.queue) == 0 {
-		t.held = false
-		t.queue = nil
-		return
-	}
-	next := t.queue[0]
-	t.queue = t.queue[1:]
-	close(next)
+	t.release()
 }
 
-// withdraw takes a waiter out of the queue, or passes on the turn that it was
-// given in the same moment.
-func (t *turn) withdraw(mine chan struct{}) {
+// release hands the turn to the first waiter when that one was passed over too
+// often; else it sets it free and wakes the first, unless one is waking
+// already.
+func (t *turn) release() {
+	if len(t.queue) == 0 {
+		t.held = false
+		return
+	}
+	w := t.queue[0]
+	switch {
+	case w.passed >= patience:
+		w.given = true
+	case t.waking:
+		t.held = false
+		return
+	default:
+		t.held = false
+	}
+	t.waking = !w.given || t.waking
+	t.queue[0] = nil
+	t.queue = t.queue[1:]
+	w.wake <- struct{}{}
+}
+
+// withdraw takes a waiter out of the queue. One that was woken in the same
+// moment is no longer there: it wakes the next in its place.
+func (t *turn) withdraw(w *waiter) {
 	t.mu.Lock()
-	for i, w := range t.queue {
-		if w == mine {
+	defer t.mu.Unlock()
+	for i, q := range t.queue {
+		if q == w {
 			t.queue = append(t.queue[:i], t.queue[i+1:]...)
-			t.mu.Unlock()
 			return
 		}
 	}
-	t.mu.Unlock()
-	t.pass()
+	if w.given {
+		t.release()
+		return
+	}
+	t.waking = false
+	if !t.held {
+		t.held = true
+		t.release()
+	}
 }
