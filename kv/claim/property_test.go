@@ -16,7 +16,7 @@ import (
 // changes, and no other record is swept.
 
 const (
-	schedules   = 3000
+	schedules   = 2000
 	stepsEach   = 120
 	settles     = 30 * time.Second // a send has its effect within this time, or never
 	window      = 24 * time.Hour   // sends may be repeated within it
