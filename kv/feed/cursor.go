@@ -44,7 +44,8 @@ func parseCursor(s string) (p position, err error) {
 		return p, &CursorError{Problem: "is not base64url text"}
 	}
 	if b[0] != cursorVersion {
-		return p, &CursorError{Problem: fmt.Sprintf("has the version %d; this program reads %d", b[0], cursorVersion)}
+		return p, &CursorError{Problem: fmt.Sprintf("has the version %d; this program reads %d",
+			b[0], cursorVersion)}
 	}
 	b = b[1:]
 	copy(p.epoch[:], b)
@@ -64,7 +65,8 @@ type CursorError struct {
 
 // Error names the field and the remedy.
 func (e *CursorError) Error() string {
-	return "feed: cursor " + e.Problem + "; pass a cursor exactly as it was returned, or none to read from the oldest"
+	return "feed: cursor " + e.Problem + "; pass a cursor exactly as it was returned, " +
+		"or none to read from the oldest"
 }
 
 // GoneError says that entries behind a cursor were removed by retention before

@@ -135,7 +135,8 @@ func (e Event) check() error {
 		}
 	}
 	if _, err := url.Parse(e.Source); err != nil {
-		return errors.New("feed: event source is not a URI reference; use for example \"/shop\" or \"https://…\"")
+		return errors.New("feed: event source is not a URI reference; " +
+			"use for example \"/shop\" or \"https://…\"")
 	}
 	if y := e.Time.UTC().Year(); y < 1970 || y > 9999 {
 		return fmt.Errorf("feed: event time has the year %d; it must be from 1970 to 9999", y)

@@ -45,13 +45,19 @@ func open(t testing.TB) (s *memkv.Store, c *clock, commits func() int) {
 	c = newClock()
 	var mu sync.Mutex
 	n := 0
-	s = memkv.New(memkv.Options{Clock: c, Rerun: true, Observer: func(group.Commit) { mu.Lock(); n++; mu.Unlock() }})
+	s = memkv.New(memkv.Options{Clock: c, Rerun: true, Observer: func(group.Commit) {
+		mu.Lock()
+		n++
+		mu.Unlock()
+	}})
 	t.Cleanup(func() { s.Close() })
 	invariant.Require(t, s, Rules()...)
 	return s, c, func() int { mu.Lock(); defer mu.Unlock(); return n }
 }
 
-func event(id string) Event { return Event{ID: id, Type: "test.happened", Data: json.RawMessage(`{"n":1}`)} }
+func event(id string) Event {
+	return Event{ID: id, Type: "test.happened", Data: json.RawMessage(`{"n":1}`)}
+}
 
 // add appends events with the given ids in one transaction.
 func add(t testing.TB, f *Feed, s kv.Store, ids ...string) (last uint64) {
@@ -145,7 +151,8 @@ func TestAppendAndRead(t *testing.T) {
 func TestBytesAreFrozen(t *testing.T) {
 	s, _, _ := open(t)
 	f := New(Config{})
-	in := Event{ID: "a", Type: "x.y", Subject: "<é&>", Time: time.Date(2025, 5, 6, 7, 8, 9, 1e6, time.FixedZone("", 3600)),
+	in := Event{ID: "a", Type: "x.y", Subject: "<é&>",
+		Time: time.Date(2025, 5, 6, 7, 8, 9, 1e6, time.FixedZone("", 3600)),
 		Data: json.RawMessage(" { \"a\" : \"<b>&\", \"n\":0.10000000 } ")}
 	err := s.Update(t.Context(), func(w kv.Writer) error {
 		_, err := f.Append(w, in)
@@ -165,14 +172,16 @@ func TestBytesAreFrozen(t *testing.T) {
 		t.Errorf("MarshalJSON is %s, %v", again, err)
 	}
 	var back Event
-	if err := json.Unmarshal([]byte(strings.Replace(want, `"seq"`, `"unknown":[1],"seq"`, 1)), &back); err != nil {
+	more := strings.Replace(want, `"seq"`, `"unknown":[1],"seq"`, 1)
+	if err := json.Unmarshal([]byte(more), &back); err != nil {
 		t.Fatal(err)
 	}
 	if back.Seq != 1 || back.Subject != in.Subject || !back.Time.Equal(in.Time) {
 		t.Errorf("came back as %+v", back)
 	}
 	for _, bad := range []string{
-		`{}`, `[]`, `{"specversion":"0.3","id":"a","source":"/","type":"t"}`, `{"specversion":"1.0","id":"","source":"/","type":"t"}`,
+		`{}`, `[]`, `{"specversion":"0.3","id":"a","source":"/","type":"t"}`,
+		`{"specversion":"1.0","id":"","source":"/","type":"t"}`,
 		`{"specversion":"1.0","id":"a","source":"/","type":"t","seq":-1}`,
 	} {
 		if err := json.Unmarshal([]byte(bad), &back); err == nil {
@@ -222,18 +231,21 @@ func TestBadEventsAreRefusedAndNamed(t *testing.T) {
 	}
 	biggest := event("big")
 	biggest.Data = json.RawMessage(`"` + strings.Repeat("x", MaxData-2) + `"`)
-	if err := s.Update(t.Context(), func(w kv.Writer) error { _, err := f.Append(w, biggest); return err }); err != nil {
+	err := s.Update(t.Context(), func(w kv.Writer) error { _, err := f.Append(w, biggest); return err })
+	if err != nil {
 		t.Error(err)
 	}
 }
 
 func TestDerivedID(t *testing.T) {
-	if got := DerivedID("dep", "eip155:1", "0xab", "0", "1", "confirmed"); got != "dep:eip155%3A1:0xab:0:1:confirmed" {
+	const want = "dep:eip155%3A1:0xab:0:1:confirmed"
+	if got := DerivedID("dep", "eip155:1", "0xab", "0", "1", "confirmed"); got != want {
 		t.Errorf("id is %s", got)
 	}
 	seen := map[string][]string{}
 	for _, parts := range [][]string{
-		{"a", "b"}, {"a:b"}, {"a%3Ab"}, {"a", "", "b"}, {"", "a", "b"}, {"a", "b", ""}, {"a b"}, {"a%20b"}, {"a\nb"}, {"é"}, {"%C3%A9"},
+		{"a", "b"}, {"a:b"}, {"a%3Ab"}, {"a", "", "b"}, {"", "a", "b"}, {"a", "b", ""},
+		{"a b"}, {"a%20b"}, {"a\nb"}, {"é"}, {"%C3%A9"},
 	} {
 		id := DerivedID(parts...)
 		if other, ok := seen[id]; ok {
@@ -538,7 +550,8 @@ func TestCursorOlderThanRetentionIsGone(t *testing.T) {
 		if _, err := f.Read(t.Context(), s, cursor, 9); !errors.As(err, &gone) {
 			t.Fatalf("error is %v", err)
 		}
-		if gone.Missed() != missed || gone.Oldest != 5 || !strings.Contains(gone.Error(), fmt.Sprint(missed, " entries")) {
+		if gone.Missed() != missed || gone.Oldest != 5 ||
+			!strings.Contains(gone.Error(), fmt.Sprint(missed, " entries")) {
 			t.Errorf("%v: %+v, want %d missed", gone, gone, missed)
 		}
 		if p := read(t, f, s, gone.Cursor, 2); ids(p.Events) != "e5 e6" {
@@ -572,9 +585,11 @@ func TestXS05_AfterARestoreEachCursorSaysHowToGoOn(t *testing.T) {
 	add(t, f, lost, numbered(1, 8)...)
 	at := func(n int) string { return read(t, f, lost, "", n).Next }
 
-	// The copy was taken after e5; every closure runs twice, and so reads Rand twice; then other things happened.
+	// The copy was taken after e5; then other things happened. Every closure runs
+	// twice, and so reads Rand twice.
 	restored, _, _ := open(t)
-	g := New(Config{Rand: bytes.NewReader(append(bytes.Repeat([]byte{7}, 2*epochSize), bytes.Repeat([]byte{9}, 1000)...))})
+	random := append(bytes.Repeat([]byte{7}, 2*epochSize), bytes.Repeat([]byte{9}, 1000)...)
+	g := New(Config{Rand: bytes.NewReader(random)})
 	add(t, g, restored, numbered(1, 5)...)
 	if p := read(t, g, restored, at(3), 9); ids(p.Events) != "e4 e5" {
 		t.Fatalf("the two histories are not one: %s", ids(p.Events))
@@ -608,11 +623,11 @@ func TestXS05_AfterARestoreEachCursorSaysHowToGoOn(t *testing.T) {
 	if _, err := g.Trim(t.Context(), restored, Retention{MaxEntries: 3}); err != nil {
 		t.Fatal(err)
 	}
-	if p := read(t, g, restored, conflict(t, g, restored, at(2), ConflictEpoch), 9); ids(p.Events) != "e5 x6 x7" {
-		t.Errorf("resumes with %s", ids(p.Events))
-	}
-	if p := read(t, g, restored, conflict(t, g, restored, at(4), ConflictEpoch), 9); ids(p.Events) != "e5 x6 x7" {
-		t.Errorf("resumes with %s", ids(p.Events))
+	for _, n := range []int{2, 4} {
+		resume := conflict(t, g, restored, at(n), ConflictEpoch)
+		if p := read(t, g, restored, resume, 9); ids(p.Events) != "e5 x6 x7" {
+			t.Errorf("cursor at %d resumes with %s", n, ids(p.Events))
+		}
 	}
 }
 
@@ -643,12 +658,13 @@ func TestGarbageIsNoCursor(t *testing.T) {
 	good := read(t, f, s, "", 1).Next
 	for _, bad := range []string{
 		" ", "0", "1", "head", good + "=", good + "A", good[1:], " " + good, strings.ToLower(good) + "é",
-		strings.Repeat("A", len(good)-1) + "B", "_" + good[1:], strings.Repeat("!", len(good)), good[:len(good)-1] + "\n",
+		strings.Repeat("A", len(good)-1) + "B", "_" + good[1:], strings.Repeat("!", len(good)),
+		good[:len(good)-1] + "\n",
 		strings.Repeat("A", 1<<20),
 	} {
 		var e *CursorError
-		if _, err := f.Read(t.Context(), s, bad, 1); !errors.As(err, &e) || !strings.Contains(err.Error(), "cursor") ||
-			len(err.Error()) > 300 {
+		_, err := f.Read(t.Context(), s, bad, 1)
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), "cursor") || len(err.Error()) > 300 {
 			t.Errorf("%.60q: %v", bad, err)
 		}
 	}
@@ -698,7 +714,10 @@ func TestTrim(t *testing.T) {
 		t.Fatalf("trimmed an empty log: %d, %v", n, err)
 	}
 	for _, id := range numbered(1, 4) {
-		err := s.Update(t.Context(), func(w kv.Writer) error { _, _, err := f.AppendOnce(w, event(id)); return err })
+		err := s.Update(t.Context(), func(w kv.Writer) error {
+			_, _, err := f.AppendOnce(w, event(id))
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -716,7 +735,8 @@ func TestTrim(t *testing.T) {
 		t.Errorf("trimming nothing made %d commits", commits()-was)
 	}
 	// e1 is 4 hours old.
-	if n, err := f.Trim(t.Context(), s, Retention{MaxAge: 150 * time.Minute, KeepFrom: 2}); n != 1 || err != nil {
+	keep := Retention{MaxAge: 150 * time.Minute, KeepFrom: 2}
+	if n, err := f.Trim(t.Context(), s, keep); n != 1 || err != nil {
 		t.Errorf("removed %d, %v", n, err)
 	}
 	if n, err := f.Trim(t.Context(), s, Retention{MaxEntries: 1, Batch: 1}); n != 1 || err != nil {
@@ -850,46 +870,59 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
-// Each way to break the log must be seen by the rule for it.
-func TestRulesSeeDamage(t *testing.T) {
-	raw := func(w kv.Writer, seq uint64, change func(*entry)) error {
-		e, _, err := entryTable.Get(w, entryKey(seq))
-		if err != nil {
-			return err
-		}
-		change(&e)
-		return entryTable.Put(w, entryKey(seq), e)
+// damage is a way to break a log of the entries 3 to 300, and the rule that sees it.
+type damage struct {
+	name, rule string
+	harm       func(w kv.Writer) error
+}
+
+func damages() []damage {
+	drop := func(seq uint64) func(kv.Writer) error {
+		return func(w kv.Writer) error { return entryTable.Delete(w, entryKey(seq)) }
 	}
-	for name, c := range map[string]struct {
-		rule string
-		harm func(w kv.Writer) error
-	}{
-		"hole":      {"feed.gapless", func(w kv.Writer) error { return w.Delete("feed.entry", entryKey(250)) }},
-		"no oldest": {"feed.gapless", func(w kv.Writer) error { return w.Delete("feed.entry", entryKey(3)) }},
-		"no head":   {"feed.gapless", func(w kv.Writer) error { return w.Delete("feed.entry", entryKey(300)) }},
-		"no meta":   {"feed.gapless", func(w kv.Writer) error { return w.Delete("feed.meta", metaKey) }},
-		"trimmed entry left": {"feed.gapless", func(w kv.Writer) error {
-			e, _, _ := entryTable.Get(w, entryKey(3))
-			return entryTable.Put(w, entryKey(1), e)
-		}},
-		"beyond the head": {"feed.gapless", func(w kv.Writer) error {
-			e, _, _ := entryTable.Get(w, entryKey(3))
-			return entryTable.Put(w, entryKey(301), e)
-		}},
-		"other id":  {"feed.gapless", func(w kv.Writer) error { return raw(w, 7, func(e *entry) { e.ID = "x" }) }},
-		"no bytes":  {"feed.gapless", func(w kv.Writer) error { return raw(w, 7, func(e *entry) { e.Body = nil }) }},
-		"bad row":   {"feed.gapless", func(w kv.Writer) error { return w.Put("feed.entry", entryKey(9), []byte("?")) }},
-		"bad key":   {"feed.gapless", func(w kv.Writer) error { return w.Put("feed.entry", []byte{9}, []byte("?")) }},
-		"past time": {"feed.gapless", func(w kv.Writer) error { return raw(w, 7, func(e *entry) { e.At -= int64(1000 * time.Hour) }) }},
-		"epoch": {"feed.gapless", func(w kv.Writer) error {
-			m, _, _ := metaTable.Get(w, metaKey)
+	rewrite := func(from, to uint64, change func(*entry)) func(kv.Writer) error {
+		return func(w kv.Writer) error {
+			e, _, err := entryTable.Get(w, entryKey(from))
+			if err != nil {
+				return err
+			}
+			change(&e)
+			return entryTable.Put(w, entryKey(to), e)
+		}
+	}
+	index := func(id string, seq uint64) func(kv.Writer) error {
+		return func(w kv.Writer) error { return onceTable.Put(w, kv.Key{}.String(id), onceRow{Seq: seq}) }
+	}
+	raw := func(key, value string) func(kv.Writer) error {
+		return func(w kv.Writer) error { return w.Put(entryTable.ID(), []byte(key), []byte(value)) }
+	}
+	same := func(*entry) {}
+	const log, once = "feed.gapless", "feed.once"
+	return []damage{
+		{"hole", log, drop(250)},
+		{"no oldest", log, drop(3)},
+		{"no head", log, drop(300)},
+		{"no meta", log, func(w kv.Writer) error { return metaTable.Delete(w, metaKey) }},
+		{"trimmed entry left", log, rewrite(3, 1, same)},
+		{"beyond the head", log, rewrite(3, 301, same)},
+		{"other id", log, rewrite(7, 7, func(e *entry) { e.ID = "x" })},
+		{"no bytes", log, rewrite(7, 7, func(e *entry) { e.Body = nil })},
+		{"bad row", log, raw(string(entryKey(9)), "?")},
+		{"bad key", log, raw("\x09", "?")},
+		{"absurd time", log, rewrite(7, 7, func(e *entry) { e.At -= int64(1000 * time.Hour) })},
+		{"epoch", log, func(w kv.Writer) error {
+			m, _, err := metaTable.Get(w, metaKey)
 			m.Epoch = nil
-			return metaTable.Put(w, metaKey, m)
+			return errors.Join(err, metaTable.Put(w, metaKey, m))
 		}},
-		"id leads nowhere": {"feed.once", func(w kv.Writer) error { return onceTable.Put(w, kv.Key{}.String("q"), onceRow{Seq: 999}) }},
-		"id leads astray":  {"feed.once", func(w kv.Writer) error { return onceTable.Put(w, kv.Key{}.String("q"), onceRow{Seq: 9}) }},
-	} {
-		t.Run(name, func(t *testing.T) {
+		{"id leads nowhere", once, index("q", 999)},
+		{"id leads astray", once, index("q", 9)},
+	}
+}
+
+func TestRulesSeeDamage(t *testing.T) {
+	for _, c := range damages() {
+		t.Run(c.name, func(t *testing.T) {
 			s := memkv.New(memkv.Options{Clock: newClock()})
 			defer s.Close()
 			f := New(Config{})
@@ -913,22 +946,29 @@ func TestRulesSeeDamage(t *testing.T) {
 					t.Errorf("%s reports %s", v.Rule, v)
 				}
 			}
-			// A reader stops at damage; it never reads on behind it.
-			for cursor, n := "", uint64(2); ; {
-				p, err := f.Read(t.Context(), s, cursor, 50)
-				if err != nil {
-					break
-				}
-				for _, e := range p.Events {
-					if n++; e.Seq != n {
-						t.Fatalf("a reader was given %d after %d", e.Seq, n-1)
-					}
-				}
-				if cursor = p.Next; !p.More {
-					break
-				}
-			}
+			readUntilError(t, f, s, 2)
 		})
+	}
+}
+
+// readUntilError reads a damaged log: a reader may stop at the damage, and never
+// reads on behind it.
+func readUntilError(t *testing.T, f *Feed, s kv.Store, n uint64) {
+	t.Helper()
+	cursor := ""
+	for {
+		p, err := f.Read(t.Context(), s, cursor, 50)
+		if err != nil {
+			return
+		}
+		for _, e := range p.Events {
+			if n++; e.Seq != n {
+				t.Fatalf("a reader was given %d after %d", e.Seq, n-1)
+			}
+		}
+		if cursor = p.Next; !p.More {
+			return
+		}
 	}
 }
 

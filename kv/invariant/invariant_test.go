@@ -68,11 +68,13 @@ func TestCheckFindsEveryBrokenRow(t *testing.T) {
 func TestReportIsBounded(t *testing.T) {
 	other := Rule{Name: "test.other", Check: positive.Check}
 	rep, err := Check(t.Context(), store(t, alternating(1050, 5)...), positive, other)
-	if err != nil || len(rep.Violations) != 2*MaxPerRule || rep.More[positive.Name] != 110 || rep.Total() != 420 {
+	if err != nil || len(rep.Violations) != 2*MaxPerRule || rep.More[positive.Name] != 110 ||
+		rep.Total() != 420 {
 		t.Fatalf("%d listed, %v more, %v", len(rep.Violations), rep.More, err)
 	}
 	text := rep.String()
-	if strings.Count(text, "\n") != 2*MaxPerRule+1 || !strings.Contains(text, "test.positive: and 110 more\ntest.other: ") ||
+	if strings.Count(text, "\n") != 2*MaxPerRule+1 ||
+		!strings.Contains(text, "test.positive: and 110 more\ntest.other: ") ||
 		!strings.HasSuffix(text, "test.other: and 110 more") {
 		t.Errorf("the report is:\n%s", text)
 	}
@@ -80,7 +82,9 @@ func TestReportIsBounded(t *testing.T) {
 
 func TestUndecodableRowIsAViolationAndTheRestIsChecked(t *testing.T) {
 	s := store(t, 1, 2, -3)
-	err := s.Update(t.Context(), func(w kv.Writer) error { return w.Put(items.ID(), kv.Key{}.Uint(1), []byte("??")) })
+	err := s.Update(t.Context(), func(w kv.Writer) error {
+		return w.Put(items.ID(), kv.Key{}.Uint(1), []byte("??"))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +96,13 @@ func TestUndecodableRowIsAViolationAndTheRestIsChecked(t *testing.T) {
 
 func TestFailingRulesDoNotHideOthers(t *testing.T) {
 	boom := errors.New("boom")
-	fails := Rule{Name: "test.fails", Check: RawRows(items.ID(), func(kv.Reader, kv.Entry) ([]string, error) { return nil, boom })}
-	panics := Rule{Name: "test.panics", Check: RawRows(items.ID(), func(kv.Reader, kv.Entry) ([]string, error) { panic("bug") })}
+	judge := func(name string, fn func() error) Rule {
+		return Rule{Name: name, Check: RawRows(items.ID(), func(kv.Reader, kv.Entry) ([]string, error) {
+			return nil, fn()
+		})}
+	}
+	fails := judge("test.fails", func() error { return boom })
+	panics := judge("test.panics", func() error { panic("bug") })
 	half := Rule{Name: "test.half", Check: func(context.Context, kv.Store) iter.Seq2[Violation, error] {
 		return func(yield func(Violation, error) bool) {
 			_ = yield(Violation{Subject: "x", Detail: "y"}, nil) && yield(Violation{}, boom)
@@ -137,13 +146,14 @@ func TestLiveStoreCausesNoFalseAlarm(t *testing.T) {
 	if err := pair(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	twins := Rule{Name: "test.twins", Check: Rows(items, func(rd kv.Reader, row kv.Row[item]) ([]string, error) {
+	judge := func(rd kv.Reader, row kv.Row[item]) ([]string, error) {
 		twin, err := rd.Get("test.twin", row.Key)
 		if err == nil && (len(twin) != 1 || int(twin[0]) != row.Value.N) {
 			return []string{"has another twin"}, nil
 		}
 		return nil, err
-	})}
+	}
+	twins := Rule{Name: "test.twins", Check: Rows(items, judge)}
 	done := make(chan error)
 	go func() {
 		for i := range 100 {
@@ -199,7 +209,8 @@ func TestRequire(t *testing.T) {
 			t.Fatalf("%s: checked before the end", name)
 		}
 		tb.cleanups[0]()
-		if got := strings.Join(tb.errors, "\n"); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		got := strings.Join(tb.errors, "\n")
+		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: said %q", name, got)
 		}
 	}

@@ -9,9 +9,12 @@ import (
 // TB is the part of testing.TB that [Require] needs, so that programs which
 // import this package do not import testing.
 type TB interface {
+	// Helper marks the caller as a helper.
 	Helper()
+	// Errorf reports a failure and goes on.
 	Errorf(format string, args ...any)
-	Cleanup(func())
+	// Cleanup registers fn for the end of the test; the last one runs first.
+	Cleanup(fn func())
 }
 
 // Require checks the rules when the test ends and fails it for every violation

@@ -46,7 +46,8 @@ type MismatchError struct{ A, B Asset }
 // Error names both assets.
 func (e *MismatchError) Error() string {
 	if e.A.id == e.B.id {
-		return fmt.Sprintf("money: amounts of %s with different exponents do not mix; describe an asset once", e.A)
+		return fmt.Sprintf("money: amounts of %s with different exponents do not mix; "+
+			"describe an asset once", e.A)
 	}
 	return fmt.Sprintf("money: amounts of %s and %s do not mix; convert one of them first", e.A, e.B)
 }
@@ -59,7 +60,8 @@ var errUnset = &Error{Field: "amount", Problem: "is not set", Remedy: "give an a
 func Parse(text string, a Asset) (Amount, error) {
 	m, err := ParseSigned(text, a)
 	if err == nil && m.Sign() < 0 {
-		return Amount{}, &Error{Field: "amount", Value: text, Problem: "is negative", Remedy: "give zero or more"}
+		return Amount{}, &Error{Field: "amount", Value: text, Problem: "is negative",
+			Remedy: "give zero or more"}
 	}
 	return m, err
 }
@@ -68,7 +70,8 @@ func Parse(text string, a Asset) (Amount, error) {
 func ParsePositive(text string, a Asset) (Amount, error) {
 	m, err := Parse(text, a)
 	if err == nil && m.Sign() == 0 {
-		return Amount{}, &Error{Field: "amount", Value: text, Problem: "is zero", Remedy: "give more than zero"}
+		return Amount{}, &Error{Field: "amount", Value: text, Problem: "is zero",
+			Remedy: "give more than zero"}
 	}
 	return m, err
 }
@@ -84,7 +87,8 @@ func ParseSigned(text string, a Asset) (Amount, error) {
 	}
 	n, ok := new(big.Int).SetString(strings.Replace(text, ".", "", 1), 10)
 	if !ok {
-		return Amount{}, &Error{Field: "amount", Value: text, Problem: "is not a number", Remedy: remedyDigits}
+		return Amount{}, &Error{Field: "amount", Value: text, Problem: "is not a number",
+			Remedy: remedyDigits}
 	}
 	m := Amount{value: decimal.NewFromBigInt(n, -int32(places)), asset: Asset{id: a.id}}
 	return m.as(a)

@@ -2,6 +2,7 @@ package money_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 
@@ -31,10 +32,13 @@ func Example() {
 	}
 	fmt.Println(price, fee, string(text))
 	_, err = money.Parse("19.999", usd)
-	fmt.Println(err)
+	var wrong *money.Error
+	if errors.As(err, &wrong) {
+		fmt.Println(wrong.Field, wrong.Problem)
+	}
 	// Output:
 	// 19.90 USD 0.58 USD {"amount":"19.32","asset":"USD"}
-	// money: amount "19.999" has 3 digits behind the point, and USD has at most 2; round it in the way your contract says, then send it again
+	// amount has 3 digits behind the point, and USD has at most 2
 }
 
 func ExampleAssets() {

@@ -77,7 +77,8 @@ var refused = []string{
 	"", " ", ".", "-", "+", "--1", "-", "NaN", "nan", "sNaN", "-NaN", "Inf", "-Infinity", "infinity",
 	"1e999999", "1e-400", "1E3", "1e3", "1_000", "1,000", "1 000", " 1", "1 ", "1\n", "\t1", "1\x00",
 	"0x10", "0X1F", "0b1", "0o7", "1p3", "true", "True", "false", "null", "None",
-	"٣", "１２", "१२", "1٫5", "+5", ".5", "5.", "1.2.3", "00", "01", "00.5", "-0", "-0.00", "1.-5", "½", "$1",
+	"٣", "１２", "१२", "1٫5", "+5", ".5", "5.", "1.2.3",
+	"00", "01", "00.5", "-0", "-0.00", "1.-5", "½", "$1",
 	"1.5f", "1/2", "'1'", `"1"`,
 }
 
@@ -95,7 +96,8 @@ func TestCW17_NoAmountOfAnythingButCanonicalDigits(t *testing.T) {
 		}
 		quoted, _ := json.Marshal(text)
 		for _, into := range []any{&Amount{}, &Signed{}} {
-			if err := json.Unmarshal(fmt.Appendf(nil, `{"amount":%s,"asset":"USD"}`, quoted), into); err == nil {
+			doc := fmt.Appendf(nil, `{"amount":%s,"asset":"USD"}`, quoted)
+			if err := json.Unmarshal(doc, into); err == nil {
 				t.Errorf("JSON with amount %q became %v", text, into)
 			}
 		}
@@ -117,7 +119,8 @@ func TestCW17_NoAmountOfAnythingButCanonicalDigits(t *testing.T) {
 
 func TestCW17_JSONNumbersAndOtherTypesAreRefused(t *testing.T) {
 	for _, v := range []string{
-		"12.34", "12", "0", "-1", "1e3", "1e999999", "true", "false", "null", `["1"]`, `{"x":"1"}`, `{}`, "NaN", "Infinity",
+		"12.34", "12", "0", "-1", "1e3", "1e999999", "true", "false", "null",
+		`["1"]`, `{"x":"1"}`, `{}`, "NaN", "Infinity",
 	} {
 		var m Amount
 		if err := json.Unmarshal([]byte(`{"amount":`+v+`,"asset":"USD"}`), &m); err == nil {
@@ -131,7 +134,8 @@ func TestCW17_JSONNumbersAndOtherTypesAreRefused(t *testing.T) {
 
 func TestCW15_ZerosSurviveJSON(t *testing.T) {
 	for _, c := range []struct{ text, id string }{
-		{"0.10000000", bitcoin}, {"0.10", "USD"}, {"5.000000", usdt}, {"0", usdt}, {"0.000", usdt}, {"100", "JPY"},
+		{"0.10000000", bitcoin}, {"0.10", "USD"}, {"5.000000", usdt},
+		{"0", usdt}, {"0.000", usdt}, {"100", "JPY"},
 	} {
 		m := amount(t, c.text, c.id)
 		for range 3 {
@@ -362,7 +366,8 @@ func TestRounding(t *testing.T) {
 		}
 		for r, want := range c.want {
 			if got, err := m.MulRatio(c.num, c.den, r); err != nil || got.Text() != want {
-				t.Errorf("%s * %d / %d rounded %d = %s, %v; want %s", c.text, c.num, c.den, r, got.Text(), err, want)
+				t.Errorf("%s * %d / %d rounded %d = %s, %v; want %s",
+					c.text, c.num, c.den, r, got.Text(), err, want)
 			}
 		}
 	}
@@ -385,7 +390,8 @@ func TestJSONIsStrict(t *testing.T) {
 		`{"amount":"1","asset":"USD"}{}`, `{"amount":"1","asset":"USD"} x`, `{"amount":"1","asset":"USD"`,
 		`{"amount":"1" "asset":"USD"}`, `{"amount":"1","asset":null}`, `{"amount":"1","asset":840}`,
 		`{"amount":"1","asset":"usd"}`, `{"amount":"1","asset":"BTC"}`, `{"amount":"1","asset":""}`,
-		`{"amount":"-1","asset":"USD"}`, "{\"amount\":\"1\",\"asset\":\"US\xff\"}", "{\"amount\":\"1\xff\",\"asset\":\"USD\"}",
+		`{"amount":"-1","asset":"USD"}`, "{\"amount\":\"1\",\"asset\":\"US\xff\"}",
+		"{\"amount\":\"1\xff\",\"asset\":\"USD\"}",
 	} {
 		var m Amount
 		if err := m.UnmarshalJSON([]byte(text)); err == nil {
@@ -393,10 +399,13 @@ func TestJSONIsStrict(t *testing.T) {
 		}
 	}
 	var m Amount
-	if err := json.Unmarshal([]byte(" {\n\"asset\" : \"USD\", \"amount\":\"1\\u0032\" } "), &m); err != nil || m.String() != "12.00 USD" {
+	odd := []byte(" {\n\"asset\" : \"USD\", \"amount\":\"1\\u0032\" } ")
+	if err := json.Unmarshal(odd, &m); err != nil || m.String() != "12.00 USD" {
 		t.Errorf("spaces, order, escapes: %s, %v", m, err)
 	}
-	for name, v := range map[string]any{"unset": Amount{}, "negative": amount(t, "-1", "USD"), "unset signed": Signed{}} {
+	for name, v := range map[string]any{
+		"unset": Amount{}, "negative": amount(t, "-1", "USD"), "unset signed": Signed{},
+	} {
 		if b, err := json.Marshal(v); err == nil {
 			t.Errorf("%s was written as %s", name, b)
 		}
@@ -407,7 +416,8 @@ func TestJSONIsStrict(t *testing.T) {
 	if b, err := json.Marshal(row{}); err != nil || string(b) != "{}" {
 		t.Errorf("a row without a fee: %s, %v", b, err)
 	}
-	if b, err := json.Marshal(row{amount(t, "0", "USD")}); err != nil || !strings.Contains(string(b), `"0.00"`) {
+	zero := row{amount(t, "0", "USD")}
+	if b, err := json.Marshal(zero); err != nil || !strings.Contains(string(b), `"0.00"`) {
 		t.Errorf("a fee of zero must not vanish: %s, %v", b, err)
 	}
 }
@@ -432,7 +442,8 @@ func TestSigned(t *testing.T) {
 
 func TestAssets(t *testing.T) {
 	for id, want := range map[string]int{
-		"USD": 2, "EUR": 2, "JPY": 0, "KRW": 0, "VND": 0, "XAF": 0, "ISK": 0, "KWD": 3, "BHD": 3, "TND": 3, "IQD": 3,
+		"USD": 2, "EUR": 2, "JPY": 0, "KRW": 0, "VND": 0, "XAF": 0, "ISK": 0,
+		"KWD": 3, "BHD": 3, "TND": 3, "IQD": 3,
 		"CLF": 4, "UYW": 4, "CLP": 0, "MGA": 2, "ZWG": 2, "XCG": 2, bitcoin: 8, ether: 18,
 		"bip122:000000000933ea01ad0ee984209779ba/slip44:1": 8, "eip155:137/slip44:966": 18,
 	} {
@@ -450,9 +461,12 @@ func TestAssets(t *testing.T) {
 		}
 	}
 	for _, id := range []string{
-		"", "US", "USDT", "usd", "BTC", "XAU", "XXX", "XTS", "U D", "USD ", " USD", "eip155:1", "/", "eip155/slip44:60",
-		"eip155:1/slip44", "eip155:/slip44:60", "EIP155:1/slip44:60", "eip155:1/slip44:60/", "eip155:1/erc20:0x\"", "e:1/slip44:60",
-		"eip155:1/erc20:" + strings.Repeat("a", 129), "eip155:1/slip44:60/1/2", "eip155:1/sl p44:60", "ＵＳＤ",
+		"", "US", "USDT", "usd", "BTC", "XAU", "XXX", "XTS", "U D", "USD ", " USD",
+		"eip155:1", "/", "eip155/slip44:60",
+		"eip155:1/slip44", "eip155:/slip44:60", "EIP155:1/slip44:60", "eip155:1/slip44:60/",
+		"eip155:1/erc20:0x\"", "e:1/slip44:60",
+		"eip155:1/erc20:" + strings.Repeat("a", 129),
+		"eip155:1/slip44:60/1/2", "eip155:1/sl p44:60", "ＵＳＤ",
 	} {
 		if a, err := ParseAsset(id); err == nil {
 			t.Errorf("ParseAsset(%q) = %v", id, a)

@@ -17,7 +17,8 @@ func Rules(grace time.Duration) []invariant.Rule {
 			Check: invariant.Rows(dueTable, func(rd kv.Reader, row kv.Row[row]) ([]string, error) {
 				return judge(rd, row, func(t Timer) string {
 					if late := rd.Now().Sub(t.position()); late >= max(grace, 0) {
-						return fmt.Sprintf("kind %s, owner %s: due for %s and not fired", t.Kind, t.Owner, late)
+						return fmt.Sprintf("kind %s, owner %s: due for %s and not fired",
+							t.Kind, t.Owner, late)
 					}
 					return ""
 				}), nil
@@ -71,7 +72,8 @@ func judgeIndex(rd kv.Reader, r kv.Row[movedRow]) ([]string, error) {
 		return nil, err
 	}
 	if !ok || at.Attempts == 0 || at.Due != t.Due.UnixNano() {
-		return []string{fmt.Sprintf("kind %s, owner %s: the index points at no failed timer", t.Kind, t.Owner)}, nil
+		text := fmt.Sprintf("kind %s, owner %s: the index points at no failed timer", t.Kind, t.Owner)
+		return []string{text}, nil
 	}
 	return nil, nil
 }

@@ -122,7 +122,8 @@ func note(start time.Time) func(context.Context, kv.Writer, Timer) error {
 			}
 			n++
 		}
-		return tx.Put("fired", kv.Key{}.Uint(uint64(n)), fmt.Appendf(nil, "%s@%s", t.Owner, tx.Now().Sub(start)))
+		text := fmt.Appendf(nil, "%s@%s", t.Owner, tx.Now().Sub(start))
+		return tx.Put("fired", kv.Key{}.Uint(uint64(n)), text)
 	}
 }
 
@@ -149,7 +150,8 @@ func TestTimersFireAtTheirTimeInOrder(t *testing.T) {
 	inBubble(t, func(w *world) {
 		r := w.runner()
 		w.handle(r, "test", Handler{Tx: note(w.start)})
-		w.set(r, w.in("c", 3*time.Second), w.in("a", time.Second), w.in("b", time.Second), w.in("z", -time.Hour))
+		w.set(r, w.in("c", 3*time.Second), w.in("a", time.Second), w.in("b", time.Second),
+			w.in("z", -time.Hour))
 		stop := w.run(r)
 		w.wantFired("z@0s")
 		w.sleep(time.Second - 1)
@@ -293,8 +295,10 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 		w.sleep(time.Second)
 		w.wantFired("a@1s m@1s z@1s")
 		left := w.list("test")
-		if len(left) != 2 || left[0].Owner != "error" || left[0].Attempts != 1 || left[0].LastError != "boom" ||
-			!left[0].Due.Equal(w.start.Add(time.Second)) || !left[0].NextTry.Equal(w.start.Add(2*time.Second)) ||
+		if len(left) != 2 || left[0].Owner != "error" || left[0].Attempts != 1 ||
+			left[0].LastError != "boom" ||
+			!left[0].Due.Equal(w.start.Add(time.Second)) ||
+			!left[0].NextTry.Equal(w.start.Add(2*time.Second)) ||
 			left[1].Owner != "panic" || string(left[1].Payload) != "note" ||
 			left[1].LastError != "the handler panicked: bug" {
 			t.Errorf("left are %+v", left)
@@ -329,7 +333,8 @@ func TestAFailedTimerIsFoundByItsOwner(t *testing.T) {
 		gone, again, other := w.in("gone", 0), w.in("again", 0), w.in("again", time.Second)
 		w.set(r, gone, again)
 		synctest.Wait()
-		if left := w.list(""); len(left) != 2 || left[0].Attempts != 1 || len(left[0].LastError) > maxErrorText {
+		left := w.list("")
+		if len(left) != 2 || left[0].Attempts != 1 || len(left[0].LastError) > maxErrorText {
 			t.Fatalf("left are %+v", left)
 		}
 		// The failed timer waits at start+1s: another of its owner at that instant
@@ -339,7 +344,7 @@ func TestAFailedTimerIsFoundByItsOwner(t *testing.T) {
 			t.Fatalf("left are %+v", left)
 		}
 		w.update(func(tx kv.Writer) error { return errors.Join(r.Delete(tx, gone), r.Delete(tx, gone)) })
-		left := w.list("")
+		left = w.list("")
 		if len(left) != 2 || left[0].Attempts != 0 || left[1].Attempts != 1 || !left[1].Due.Equal(again.Due) {
 			t.Fatalf("left are %+v", left)
 		}
@@ -436,7 +441,8 @@ func TestUnknownKindsAreLeftAloneAndReported(t *testing.T) {
 			t.Errorf("within the grace: %v, %v", rep, err)
 		}
 		w.sleep(2 * time.Hour)
-		if rep, err = invariant.Check(w.Context(), w.store, Rules(time.Hour)...); err != nil || rep.Total() != 8 {
+		rep, err = invariant.Check(w.Context(), w.store, Rules(time.Hour)...)
+		if err != nil || rep.Total() != 8 {
 			t.Errorf("after it: %v, %v", rep, err)
 		}
 		if err := stop(); err != nil {
@@ -788,13 +794,18 @@ func TestRulesSeeDamage(t *testing.T) {
 		"timer lost": {"timer.index", func(w kv.Writer) error {
 			return dueTable.Delete(w, key("k", now.Add(time.Hour), "o"))
 		}},
-		"bad key": {"timer.moved", func(w kv.Writer) error { return dueTable.Put(w, kv.Key{}.Uint(1), row{}) }},
-		"bad row": {"timer.fired", func(w kv.Writer) error { return w.Put(dueTable.ID(), kv.Key{}.Uint(1), nil) }},
+		"bad key": {"timer.moved", func(w kv.Writer) error {
+			return dueTable.Put(w, kv.Key{}.Uint(1), row{})
+		}},
+		"bad row": {"timer.fired", func(w kv.Writer) error {
+			return w.Put(dueTable.ID(), kv.Key{}.Uint(1), nil)
+		}},
 	} {
 		s := memkv.New(memkv.Options{Clock: kv.ClockFunc(func() time.Time { return now })})
 		defer s.Close()
 		err := s.Update(t.Context(), func(w kv.Writer) error {
-			_, err := move(w, Timer{Kind: "k", Owner: "o", Due: now.Add(-time.Hour)}, now.Add(time.Hour), errors.New("x"))
+			old := Timer{Kind: "k", Owner: "o", Due: now.Add(-time.Hour)}
+			_, err := move(w, old, now.Add(time.Hour), errors.New("x"))
 			return err
 		})
 		if err != nil {
