@@ -111,10 +111,9 @@ func testCloseAmongWriters(t *testing.T, s *suite) {
 		put(t, st, "a", "1")
 	}
 	if s.caps.Reopen != nil {
-		st = s.caps.Reopen(t, st)
+		again := closing(t, s.caps.Reopen(t, st))
 		wg.Wait()
-		closing(t, st)
-		wantNumber(t, st, "n", acknowledged.Load())
+		wantNumber(t, again, "n", acknowledged.Load())
 		return
 	}
 	if err := st.Close(); err != nil {
