@@ -159,10 +159,10 @@ func TestTimersFireAtTheirTimeInOrder(t *testing.T) {
 		w.sleep(time.Hour)
 		w.wantFired("z@0s a@1s b@1s c@3s")
 		if err := stop(); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 		if left := w.list(""); len(left) > 0 {
-			t.Errorf("left are %v", left)
+			w.Errorf("left are %v", left)
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestAnEarlierTimerWakesTheRunner(t *testing.T) {
 			return boom
 		})
 		if !errors.Is(err, boom) {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.sleep(11 * time.Hour)
 		w.wantFired("now@1m0s near@1h0m0s far@10h0m0s")
@@ -205,15 +205,15 @@ func TestNothingHappensWhenIdle(t *testing.T) {
 		commits, views := w.commits.Load(), calls.Load()
 		w.sleep(999 * time.Hour)
 		if n := w.commits.Load() - commits; n != 0 {
-			t.Errorf("%d commits while idle", n)
+			w.Errorf("%d commits while idle", n)
 		}
 		if n := calls.Load() - views; n != 0 {
-			t.Errorf("%d reads while idle", n)
+			w.Errorf("%d reads while idle", n)
 		}
 		w.sleep(2 * time.Hour)
 		w.wantFired("far@1000h0m0s")
 		if n := w.commits.Load() - commits; n != 1 {
-			t.Errorf("firing one timer made %d commits", n)
+			w.Errorf("firing one timer made %d commits", n)
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestRestartFiresWhatBecameDue(t *testing.T) {
 		w.set(r, w.in("a", time.Hour), w.in("b", 2*time.Hour), w.in("c", 4*time.Hour))
 		w.sleep(90 * time.Minute)
 		if err := stop(); err != nil {
-			t.Fatal(err)
+			w.Fatal(err)
 		}
 		w.store.Close()
 		w.sleep(90 * time.Minute)
@@ -264,7 +264,7 @@ func TestAClockSetBackFiresNothingEarlyAndOneSetAheadIsSeen(t *testing.T) {
 		w.offset.Add(int64(20 * time.Hour)) // a suspended laptop
 		w.sleep(recheck)
 		if got := w.fired(); !strings.HasPrefix(got, "a@1h0m0s b@") {
-			t.Errorf("fired %q", got)
+			w.Errorf("fired %q", got)
 		}
 	})
 }
@@ -301,19 +301,19 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 			!left[0].NextTry.Equal(w.start.Add(2*time.Second)) ||
 			left[1].Owner != "panic" || string(left[1].Payload) != "note" ||
 			left[1].LastError != "the handler panicked: bug" {
-			t.Errorf("left are %+v", left)
+			w.Errorf("left are %+v", left)
 		}
 		w.sleep(time.Hour)
 		w.wantFired("a@1s m@1s z@1s panic@2s error@4s")
 		if err := stop(); err != nil {
-			t.Error(err)
+			w.Error(err)
 		}
 		want := []string{"error/0: boom", "panic/0: the handler panicked: bug", "error/1: boom"}
 		if !slices.Equal(reports, want) {
-			t.Errorf("reported %q, want %q", reports, want)
+			w.Errorf("reported %q, want %q", reports, want)
 		}
 		if left := w.list(""); len(left) > 0 {
-			t.Errorf("left are %v", left)
+			w.Errorf("left are %v", left)
 		}
 	})
 }
@@ -335,22 +335,22 @@ func TestAFailedTimerIsFoundByItsOwner(t *testing.T) {
 		synctest.Wait()
 		left := w.list("")
 		if len(left) != 2 || left[0].Attempts != 1 || len(left[0].LastError) > maxErrorText {
-			t.Fatalf("left are %+v", left)
+			w.Fatalf("left are %+v", left)
 		}
 		// The failed timer waits at start+1s: another of its owner at that instant
 		// neither replaces it nor is removed for it.
 		w.set(r, other)
 		if left := w.list(""); len(left) != 3 {
-			t.Fatalf("left are %+v", left)
+			w.Fatalf("left are %+v", left)
 		}
 		w.update(func(tx kv.Writer) error { return errors.Join(r.Delete(tx, gone), r.Delete(tx, gone)) })
 		left = w.list("")
 		if len(left) != 2 || left[0].Attempts != 0 || left[1].Attempts != 1 || !left[1].Due.Equal(again.Due) {
-			t.Fatalf("left are %+v", left)
+			w.Fatalf("left are %+v", left)
 		}
 		w.update(func(tx kv.Writer) error { return r.Delete(tx, other) })
 		if left = w.list(""); len(left) != 1 || left[0].Attempts != 1 {
-			t.Fatalf("left are %+v", left)
+			w.Fatalf("left are %+v", left)
 		}
 		fail = false
 		w.set(r, again) // set anew, it fires at once and once
