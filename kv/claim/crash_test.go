@@ -24,8 +24,8 @@ import (
 // What the enumeration covered when it was last looked at. Fewer is a failure:
 // somebody has taken points away.
 const (
-	leastPoints = 79    // commits and outside calls of all lives, without a fault
-	leastSingle = 521   // runs with one fault
+	leastPoints = 79   // commits and outside calls of all lives, without a fault
+	leastSingle = 521  // runs with one fault
 	leastPairs  = 5031 // runs with two
 	leastOnDisk = 86   // runs with one fault on a real file
 )
