@@ -1,0 +1,62 @@
+package auth
+
+import "slices"
+
+// Role says what kind of caller a token is for.
+type Role string
+
+// The roles.
+const (
+	// Viewer sees claims of all principals, without their content.
+	Viewer Role = "viewer"
+	// Operator sees all and resolves what waits for a person.
+	Operator Role = "operator"
+	// Admin may do everything, also make tokens.
+	Admin Role = "admin"
+	// Metrics reads the metrics only.
+	Metrics Role = "metrics"
+	// Client sends requests and claims keys as its principal, and sees nothing
+	// of others.
+	Client Role = "client"
+)
+
+// Permission is one thing that a role may do.
+type Permission string
+
+// The permissions.
+const (
+	// ClaimsOwn: claim keys and send requests as the token's principal, and see
+	// that principal's claims with their content.
+	ClaimsOwn Permission = "claims:own"
+	// ClaimsRead: see the claims of all principals, without intents and results.
+	ClaimsRead Permission = "claims:read"
+	// ClaimsContent: see their intents and results too.
+	ClaimsContent Permission = "claims:content"
+	// ClaimsResolve: decide about unknown claims.
+	ClaimsResolve Permission = "claims:resolve"
+	// TokensManage: make, list, rotate and revoke tokens.
+	TokensManage Permission = "tokens:manage"
+	// MetricsRead: read the metrics.
+	MetricsRead Permission = "metrics:read"
+)
+
+// grants is the one table of what each role may do.
+var grants = map[Role][]Permission{
+	Viewer:   {ClaimsRead, MetricsRead},
+	Operator: {ClaimsRead, ClaimsContent, ClaimsResolve, MetricsRead},
+	Admin:    {ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, TokensManage, MetricsRead},
+	Metrics:  {MetricsRead},
+	Client:   {ClaimsOwn},
+}
+
+// Roles returns the roles in the order from seeing to ruling.
+func Roles() []Role { return []Role{Metrics, Client, Viewer, Operator, Admin} }
+
+// Valid reports whether r is one of [Roles].
+func (r Role) Valid() bool { return grants[r] != nil }
+
+// Can reports whether the role has the permission.
+func (r Role) Can(p Permission) bool { return slices.Contains(grants[r], p) }
+
+// Permissions returns what the role may do.
+func (r Role) Permissions() []Permission { return slices.Clone(grants[r]) }
