@@ -32,8 +32,7 @@ func Example() {
 	}
 	fmt.Println(price, fee, string(text))
 	_, err = money.Parse("19.999", usd)
-	var wrong *money.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*money.Error](err); ok {
 		fmt.Println(wrong.Field, wrong.Problem)
 	}
 	// Output:

@@ -83,11 +83,11 @@ func crashRun(ctx context.Context, s kv.Store, calls *sync.Map) {
 			return count(w, t.Owner)
 		})
 	}})
-	start := time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC)
 	_ = s.Update(ctx, func(w kv.Writer) error {
 		if done, err := w.Get("begun", []byte("x")); err != nil || done != nil {
 			return err
 		}
+		start := w.Now().Add(time.Second) // one after the other: the same commits each time
 		for i, owner := range []string{"a", "bad", "c"} {
 			at := start.Add(time.Duration(i) * time.Minute)
 			if err := r.Set(w, Timer{Kind: "tx", Owner: owner, Due: at}); err != nil {
@@ -144,7 +144,8 @@ func TestKilledAtEveryCommitEachTimerFires(t *testing.T) {
 				}
 			}
 			for _, owner := range []string{"own", "plain"} {
-				if n, _ := calls.Load(owner); n == nil || n.(int) > 2 {
+				// Called again after the error, and once more after the restart.
+				if n, _ := calls.Load(owner); n == nil || n.(int) > 3 {
 					t.Errorf("%s: %s was called %v times", plan, owner, n)
 				}
 			}

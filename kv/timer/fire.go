@@ -40,7 +40,7 @@ func (l *lane) fire(ctx context.Context, batch []Timer) error {
 func (l *lane) fireEach(ctx context.Context, batch []Timer) (failed []*failure, err error) {
 	for i := range batch {
 		if ctx.Err() != nil {
-			return failed, nil
+			break // what is left fires after the next start
 		}
 		var f *failure
 		if err := l.act(ctx, batch[i:i+1]); errors.As(err, &f) {
@@ -147,7 +147,9 @@ func (l *lane) settle(out outcome) (again bool, err error) {
 // drain waits for the calls under way.
 func (l *lane) drain() {
 	for len(l.inFlight) > 0 {
-		l.settle(<-l.done)
+		if _, err := l.settle(<-l.done); err != nil {
+			l.r.cfg.Logger.Error("a timer is left and will be told again", "kind", l.kind, "error", err)
+		}
 	}
 }
 
