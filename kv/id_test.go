@@ -95,11 +95,14 @@ func TestLimitErrorsPrintTheLimitAndTheRemedy(t *testing.T) {
 	}{
 		"long key": {kv.CheckKey("claim.record", make([]byte, kv.MaxKeySize+1)),
 			[]string{"claim.record", "2048 bytes", "2049", "shorten"}},
-		"empty key":   {kv.CheckKey("claim.record", nil), []string{"claim.record", "2048 bytes", "at least one byte"}},
-		"long name":   {kv.CheckKey(kv.TableID(long), []byte("k")), []string{"64 bytes", "65", "use a name"}},
-		"empty name":  {kv.CheckKey("", []byte("k")), []string{"64 bytes", "use a name"}},
-		"large value": {kv.CheckValue("t", make([]byte, kv.MaxValueSize+1)), []string{"16777216 bytes", "16777217", "reference"}},
-		"huge count":  {&kv.LimitError{What: "w", Limit: math.MaxInt64, Unit: "rows", Remedy: "r"}, []string{"9223372036854775807 rows"}},
+		"empty key": {kv.CheckKey("claim.record", nil),
+			[]string{"claim.record", "2048 bytes", "at least one byte"}},
+		"long name":  {kv.CheckKey(kv.TableID(long), []byte("k")), []string{"64 bytes", "65", "use a name"}},
+		"empty name": {kv.CheckKey("", []byte("k")), []string{"64 bytes", "use a name"}},
+		"large value": {kv.CheckValue("t", make([]byte, kv.MaxValueSize+1)),
+			[]string{"16777216 bytes", "16777217", "reference"}},
+		"huge count": {&kv.LimitError{What: "w", Limit: math.MaxInt64, Unit: "rows", Remedy: "r"},
+			[]string{"9223372036854775807 rows"}},
 	}
 	for name, c := range cases {
 		var limit *kv.LimitError

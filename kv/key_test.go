@@ -133,8 +133,8 @@ func FuzzKey(f *testing.F) {
 // Few values and many pairs, so that equal beginnings are common.
 func TestKeyOrderAndInjectivityOfNearTuples(t *testing.T) {
 	t.Parallel()
-	texts := []string{"", "\x00", "\x00\x00", "\x00\xff", "\xff", "\xff\xff", "\xff\x00", "a", "a\x00", "a\x00\x01",
-		"a\x00\xff", "a\x01", "aa", "ab", "\x01", "\x02", "\x06"}
+	texts := []string{"", "\x00", "\x00\x00", "\x00\xff", "\xff", "\xff\xff", "\xff\x00", "a", "a\x00",
+		"a\x00\x01", "a\x00\xff", "a\x01", "aa", "ab", "\x01", "\x02", "\x06"}
 	nums := []uint64{0, 1, 255, 256, math.MaxInt64, 1 << 63, math.MaxUint64 - 1, math.MaxUint64}
 	var all []part
 	for kind := range byte(5) {
@@ -184,7 +184,9 @@ func TestKeysFromACommonBeginningDoNotShareMemory(t *testing.T) {
 func TestKeyRangeLeavesOutLongerIDs(t *testing.T) {
 	t.Parallel()
 	r := kv.Key{}.String("order").Range()
-	for id, want := range map[string]bool{"order": true, "order\x00": false, "order\x00x": false, "order1": false, "orde": false} {
+	ids := map[string]bool{"order": true, "order\x00": false, "order\x00x": false, "order1": false,
+		"orde": false}
+	for id, want := range ids {
 		k := kv.Key{}.String(id).Uint(1)
 		if in := bytes.Compare(k, r.From) >= 0 && bytes.Compare(k, r.To) < 0; in != want {
 			t.Errorf("rows of %q in the range of \"order\": %v, want %v", id, in, want)
@@ -240,6 +242,10 @@ func FuzzKeyDecoder(f *testing.F) {
 func TestKeyDecoderRefuses(t *testing.T) {
 	t.Parallel()
 	good := kv.Key{}.String("id").Uint(3)
+	both := func(d *kv.KeyDecoder) {
+		_ = d.String()
+		d.Uint()
+	}
 	cases := map[string]struct {
 		key  []byte
 		read func(*kv.KeyDecoder)
@@ -247,11 +253,11 @@ func TestKeyDecoderRefuses(t *testing.T) {
 	}{
 		"nothing":       {nil, func(d *kv.KeyDecoder) { _ = d.String() }, "part of type"},
 		"left over":     {good, func(d *kv.KeyDecoder) { _ = d.String() }, "9 bytes are left over"},
-		"a garbage end": {append(slices.Clone(good), 9), func(d *kv.KeyDecoder) { _ = d.String(); d.Uint() }, "1 bytes"},
+		"a garbage end": {append(slices.Clone(good), 9), both, "1 bytes"},
 		"wrong type":    {good, func(d *kv.KeyDecoder) { _ = d.Bytes() }, "part of type 0x01"},
 		"text cut":      {good[:2], func(d *kv.KeyDecoder) { _ = d.String() }, "no end"},
-		"number cut":    {good[:len(good)-1], func(d *kv.KeyDecoder) { _ = d.String(); d.Uint() }, "cut short"},
-		"sticky":        {good, func(d *kv.KeyDecoder) { d.Uint(); _ = d.String(); d.Uint() }, "part of type 0x03"},
+		"number cut":    {good[:len(good)-1], both, "cut short"},
+		"sticky":        {good, func(d *kv.KeyDecoder) { d.Uint(); both(d) }, "part of type 0x03"},
 	}
 	for name, c := range cases {
 		d := kv.DecodeKey(c.key)
@@ -268,8 +274,9 @@ func TestKeyDecoderRefuses(t *testing.T) {
 
 func TestPrefixEnd(t *testing.T) {
 	t.Parallel()
-	for p, want := range map[string]string{"": "", "\xff": "", "\xff\xff": "", "a": "b", "a\xff": "b", "a\xff\xff": "b",
-		"\x00": "\x01", "a\x00": "a\x01", "\xfe\xff": "\xff"} {
+	ends := map[string]string{"": "", "\xff": "", "\xff\xff": "", "a": "b", "a\xff": "b", "a\xff\xff": "b",
+		"\x00": "\x01", "a\x00": "a\x01", "\xfe\xff": "\xff"}
+	for p, want := range ends {
 		got := kv.PrefixEnd([]byte(p))
 		if string(got) != want || (got == nil) != (want == "") {
 			t.Errorf("PrefixEnd(%q) = %q, want %q", p, got, want)

@@ -64,7 +64,7 @@ func TestPages(t *testing.T) {
 			for from := 0; from <= rows; from++ {
 				for to := from; to <= rows+1; to++ {
 					for _, reverse := range []bool{false, true} {
-						checkPages(t, s, from, to, kv.Range{Reverse: reverse, Limit: limit}, page)
+						checkPages(t, s, bounds{from, to, page}, kv.Range{Reverse: reverse, Limit: limit})
 					}
 				}
 			}
@@ -72,8 +72,13 @@ func TestPages(t *testing.T) {
 	}
 }
 
-func checkPages(t *testing.T, s *viewCounter, from, to int, r kv.Range, page int) {
+// bounds are the numbers of the first row and of the one after the last, and
+// the size of a page.
+type bounds struct{ from, to, page int }
+
+func checkPages(t *testing.T, s *viewCounter, b bounds, r kv.Range) {
 	t.Helper()
+	from, to, page := b.from, b.to, b.page
 	r.From = fmt.Appendf(nil, "%03d", from)
 	if from == 0 {
 		r.From = nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -109,7 +110,7 @@ func TestTableDecodeIsStrict(t *testing.T) {
 		"cut JSON":         {raw(3, good[:9], ""), kv.ErrCorrupt, ""},
 		"cut row":          {raw(3, good, "")[:9], kv.ErrCorrupt, "does not fit"},
 		"endless length":   {bytes.Repeat([]byte{0xff}, 20)[:12], kv.ErrNewer, ""},
-		"bad length":       {append([]byte{3}, bytes.Repeat([]byte{0xff}, 11)...), kv.ErrCorrupt, "does not fit"},
+		"bad length":       {[]byte("\x03" + strings.Repeat("\xff", 11)), kv.ErrCorrupt, "does not fit"},
 		"newer":            {raw(4, good, ""), kv.ErrNewer, "row version 4, known up to 3"},
 		"older, no way":    {raw(2, good, ""), kv.ErrCorrupt, "version 2"},
 		"version zero":     {raw(0, good, ""), kv.ErrCorrupt, "version 0"},
@@ -122,8 +123,8 @@ func TestTableDecodeIsStrict(t *testing.T) {
 		if !reflect.DeepEqual(v, order{}) {
 			t.Errorf("%s: a part of the row came back: %v", name, v)
 		}
-		if err != nil && (!strings.Contains(err.Error(), "test.plain") || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("%s: the error does not name the table, or has lines: %q", name, err)
+		if text := fmt.Sprint(err); !strings.Contains(text, "test.plain") || strings.Contains(text, "\n") {
+			t.Errorf("%s: the error does not name the table, or has lines: %q", name, text)
 		}
 	}
 }
@@ -134,13 +135,15 @@ func TestTableUpgrade(t *testing.T) {
 	if err != nil || !ok || got.Cents != 5 || string(got.Body) != "blob" {
 		t.Errorf("version 2: %v, %v, %v", got, ok, err)
 	}
-	if _, ok, err = stored(t, blobOrders, raw(2, `{"id":"a","worth":5}`, "")); ok || !errors.Is(err, kv.ErrCorrupt) {
+	_, ok, err = stored(t, blobOrders, raw(2, `{"id":"a","worth":5}`, ""))
+	if ok || !errors.Is(err, kv.ErrCorrupt) {
 		t.Errorf("version 2 with an unknown field: %v, %v; want ErrCorrupt", ok, err)
 	}
 	if _, ok, err = stored(t, blobOrders, raw(1, `{}`, "")); ok || !errors.Is(err, errTooOld) {
 		t.Errorf("version 1: %v, %v; want the error of Upgrade", ok, err)
 	}
-	if _, ok, err = stored(t, blobOrders, raw(3, `{"id":"a","amount":5}`, "")); ok || !errors.Is(err, kv.ErrCorrupt) {
+	_, ok, err = stored(t, blobOrders, raw(3, `{"id":"a","amount":5}`, ""))
+	if ok || !errors.Is(err, kv.ErrCorrupt) {
 		t.Errorf("the present version is not upgraded: %v, %v", ok, err)
 	}
 }
@@ -157,7 +160,8 @@ func TestTableBlobIsTheCallers(t *testing.T) {
 func TestTableEncodeRefusesWhatJSONCannotSay(t *testing.T) {
 	t.Parallel()
 	table := kv.NewTable[map[string]any]("test.any", 1)
-	if _, err := table.Encode(map[string]any{"f": func() {}}); err == nil || !strings.Contains(err.Error(), "test.any") {
+	_, err := table.Encode(map[string]any{"f": func() {}})
+	if err == nil || !strings.Contains(err.Error(), "test.any") {
 		t.Errorf("error %v, want one that names the table", err)
 	}
 }
@@ -228,7 +232,9 @@ func FuzzTable(f *testing.F) {
 	f.Add([]byte{3, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		read := func(b []byte) (o order, err error) {
-			entries := func(yield func(kv.Entry, error) bool) { yield(kv.Entry{Key: []byte("k"), Value: b}, nil) }
+			entries := func(yield func(kv.Entry, error) bool) {
+				yield(kv.Entry{Key: []byte("k"), Value: b}, nil)
+			}
 			for row, rowErr := range blobOrders.Decode(entries) {
 				o, err = row.Value, rowErr
 			}
@@ -243,7 +249,9 @@ func FuzzTable(f *testing.F) {
 			t.Fatal(err)
 		}
 		o2, err := read(again)
-		if err != nil || o.ID != o2.ID || o.Cents != o2.Cents || !bytes.Equal(o.Body, o2.Body) || len(o.Tags) != len(o2.Tags) {
+		same := o.ID == o2.ID && o.Cents == o2.Cents && bytes.Equal(o.Body, o2.Body) &&
+			len(o.Tags) == len(o2.Tags)
+		if err != nil || !same {
 			t.Fatalf("%v was read, then %v, %v", o, o2, err)
 		}
 	})

@@ -57,6 +57,10 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func plan(when faultkv.When, mode faultkv.Mode) faultkv.Plan {
+	return faultkv.Plan{When: when, Mode: mode}
+}
+
 // What happens at a commit for every plan, and afterwards.
 func TestCommitPlans(t *testing.T) {
 	t.Parallel()
@@ -66,17 +70,17 @@ func TestCommitPlans(t *testing.T) {
 		kept  bool  // whether the row is there
 		after error // of the next Update
 	}{
-		{faultkv.Plan{When: faultkv.Before, Mode: faultkv.Fail}, faultkv.ErrInjected, false, nil},
-		{faultkv.Plan{When: faultkv.Before, Mode: faultkv.Stop}, faultkv.ErrInjected, false, kv.ErrStopped},
-		{faultkv.Plan{When: faultkv.Before, Mode: faultkv.Crash}, faultkv.ErrCrashed, false, faultkv.ErrCrashed},
-		{faultkv.Plan{When: faultkv.Lost, Mode: faultkv.Fail}, kv.ErrCommitUnknown, false, nil},
-		{faultkv.Plan{When: faultkv.Lost, Mode: faultkv.Stop}, kv.ErrCommitUnknown, false, kv.ErrStopped},
-		{faultkv.Plan{When: faultkv.Lost, Mode: faultkv.Crash}, faultkv.ErrCrashed, false, faultkv.ErrCrashed},
-		{faultkv.Plan{When: faultkv.Kept, Mode: faultkv.Fail}, kv.ErrCommitUnknown, true, nil},
-		{faultkv.Plan{When: faultkv.Kept, Mode: faultkv.Stop}, kv.ErrCommitUnknown, true, kv.ErrStopped},
-		{faultkv.Plan{When: faultkv.Kept, Mode: faultkv.Crash}, faultkv.ErrCrashed, true, faultkv.ErrCrashed},
-		{faultkv.Plan{When: faultkv.After, Mode: faultkv.Fail}, faultkv.ErrCrashed, true, faultkv.ErrCrashed},
-		{faultkv.Plan{When: faultkv.After, Mode: faultkv.Crash}, faultkv.ErrCrashed, true, faultkv.ErrCrashed},
+		{plan(faultkv.Before, faultkv.Fail), faultkv.ErrInjected, false, nil},
+		{plan(faultkv.Before, faultkv.Stop), faultkv.ErrInjected, false, kv.ErrStopped},
+		{plan(faultkv.Before, faultkv.Crash), faultkv.ErrCrashed, false, faultkv.ErrCrashed},
+		{plan(faultkv.Lost, faultkv.Fail), kv.ErrCommitUnknown, false, nil},
+		{plan(faultkv.Lost, faultkv.Stop), kv.ErrCommitUnknown, false, kv.ErrStopped},
+		{plan(faultkv.Lost, faultkv.Crash), faultkv.ErrCrashed, false, faultkv.ErrCrashed},
+		{plan(faultkv.Kept, faultkv.Fail), kv.ErrCommitUnknown, true, nil},
+		{plan(faultkv.Kept, faultkv.Stop), kv.ErrCommitUnknown, true, kv.ErrStopped},
+		{plan(faultkv.Kept, faultkv.Crash), faultkv.ErrCrashed, true, faultkv.ErrCrashed},
+		{plan(faultkv.After, faultkv.Fail), faultkv.ErrCrashed, true, faultkv.ErrCrashed},
+		{plan(faultkv.After, faultkv.Crash), faultkv.ErrCrashed, true, faultkv.ErrCrashed},
 	}
 	for _, c := range cases {
 		for _, rerun := range []bool{false, true} {
@@ -125,14 +129,14 @@ func TestCallPlans(t *testing.T) {
 		err  error
 		runs int
 	}{
-		{faultkv.Plan{When: faultkv.Before, Mode: faultkv.Fail}, faultkv.ErrInjected, 0},
-		{faultkv.Plan{When: faultkv.Before, Mode: faultkv.Stop}, faultkv.ErrInjected, 0},
-		{faultkv.Plan{When: faultkv.Before, Mode: faultkv.Crash}, faultkv.ErrCrashed, 0},
-		{faultkv.Plan{When: faultkv.Lost, Mode: faultkv.Fail}, faultkv.ErrNoAnswer, 0},
-		{faultkv.Plan{When: faultkv.Lost, Mode: faultkv.Crash}, faultkv.ErrCrashed, 0},
-		{faultkv.Plan{When: faultkv.Kept, Mode: faultkv.Fail}, faultkv.ErrNoAnswer, 1},
-		{faultkv.Plan{When: faultkv.Kept, Mode: faultkv.Crash}, faultkv.ErrCrashed, 1},
-		{faultkv.Plan{When: faultkv.After, Mode: faultkv.Crash}, faultkv.ErrCrashed, 1},
+		{plan(faultkv.Before, faultkv.Fail), faultkv.ErrInjected, 0},
+		{plan(faultkv.Before, faultkv.Stop), faultkv.ErrInjected, 0},
+		{plan(faultkv.Before, faultkv.Crash), faultkv.ErrCrashed, 0},
+		{plan(faultkv.Lost, faultkv.Fail), faultkv.ErrNoAnswer, 0},
+		{plan(faultkv.Lost, faultkv.Crash), faultkv.ErrCrashed, 0},
+		{plan(faultkv.Kept, faultkv.Fail), faultkv.ErrNoAnswer, 1},
+		{plan(faultkv.Kept, faultkv.Crash), faultkv.ErrCrashed, 1},
+		{plan(faultkv.After, faultkv.Crash), faultkv.ErrCrashed, 1},
 		{faultkv.Plan{Point: 99}, own, 1},
 	}
 	for _, c := range cases {
@@ -156,7 +160,8 @@ func TestCallPlans(t *testing.T) {
 		if err := put(f, "outcome"); errors.Is(err, faultkv.ErrCrashed) != crashed || !crashed && err != nil {
 			t.Errorf("%v: the next Update answers %v", c.plan, err)
 		}
-		if err := f.Call("again", func() error { runs++; return nil }); crashed && (runs != c.runs || err == nil) {
+		err := f.Call("again", func() error { runs++; return nil })
+		if crashed && (runs != c.runs || err == nil) {
 			t.Errorf("%v: a call after the crash was made (%v)", c.plan, err)
 		}
 		if err := f.Mark("mark"); errors.Is(err, faultkv.ErrCrashed) != crashed {
@@ -427,7 +432,8 @@ func TestEnumerationOfASmallProgram(t *testing.T) {
 
 func TestPlanNamesAreReadable(t *testing.T) {
 	t.Parallel()
-	got := fmt.Sprint(faultkv.Plan{Point: 7, When: faultkv.Kept, Mode: faultkv.Stop}, faultkv.When(9), faultkv.Mode(-1))
+	p := faultkv.Plan{Point: 7, When: faultkv.Kept, Mode: faultkv.Stop}
+	got := fmt.Sprint(p, faultkv.When(9), faultkv.Mode(-1))
 	if got != "007-kept-stop (9) (-1)" {
 		t.Errorf("names are %q", got)
 	}

@@ -68,8 +68,10 @@ type Kind string
 
 // The kinds of points.
 const (
+	// KindCommit is an Update whose closure returned nil.
 	KindCommit Kind = "commit"
-	KindCall   Kind = "call"
+	// KindCall is a [Store.Call] or [Store.Mark].
+	KindCall Kind = "call"
 )
 
 // Point is one commit or outside call that a program came to.

@@ -64,7 +64,9 @@ func testCancelledWhileQueued(t *testing.T, s *suite) {
 	for i := range waiters {
 		if i == waiters/2 {
 			go func() {
-				stays <- st.Update(context.Background(), func(w kv.Writer) error { return putAll(w, "b", "1") })
+				stays <- st.Update(context.Background(), func(w kv.Writer) error {
+					return putAll(w, "b", "1")
+				})
 			}()
 		}
 		inner, cancel := context.WithCancel(context.Background())

@@ -122,7 +122,8 @@ func plainCapabilities() kvtest.Capabilities {
 
 func TestGroupOverAPlainEngine(t *testing.T) {
 	t.Parallel()
-	kvtest.Run(t, func(t testing.TB) kv.Store { return openPlain(t, nil, group.Options{}) }, plainCapabilities())
+	open := func(t testing.TB) kv.Store { return openPlain(t, nil, group.Options{}) }
+	kvtest.Run(t, open, plainCapabilities())
 }
 
 // Groups of few calls and bytes, so that they are full all the time.

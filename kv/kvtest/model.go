@@ -65,7 +65,8 @@ func runModel(t testing.TB, s *suite, c choices, n int) error {
 			want = append(want, after.do(o))
 		}
 		if at, ok := differ(seen, want); ok {
-			return fmt.Errorf("transaction %d: operation %d answers %q, want %q\n%v", i, at, seen[at], want[at], p)
+			return fmt.Errorf("transaction %d: operation %d answers %q, want %q\n%v",
+				i, at, seen[at], want[at], p)
 		}
 		if next && !p.view {
 			now = after
@@ -413,7 +414,8 @@ func runCaller(st kv.Store, c choices, n int) ([]event, error) {
 			return events, err
 		}
 		if e.after < least {
-			return events, fmt.Errorf("saw the state after %d commits, and that after %d before", e.after, least)
+			return events, fmt.Errorf("saw the state after %d commits, and before that after %d",
+				e.after, least)
 		}
 		if least = e.after; e.committed {
 			least++
@@ -440,7 +442,8 @@ func checkHistory(st kv.Store, events []event) error {
 	now, commits := model{}, uint64(0)
 	for _, e := range events {
 		if e.after != commits {
-			return fmt.Errorf("a transaction saw the state after %d commits, where %d were made", e.after, commits)
+			return fmt.Errorf("a transaction saw the state after %d commits, of which %d were made",
+				e.after, commits)
 		}
 		after, want := now.clone(), []string(nil)
 		for _, o := range e.plan.ops {

@@ -61,7 +61,8 @@ func testBounds(t *testing.T, s *suite) {
 						return err
 					}
 					if got != strings.Join(want, " ") {
-						t.Errorf("[%q, %q) reverse %v limit %d: %q, want %q", rg.From, rg.To, reverse, limit, got, want)
+						t.Errorf("[%q, %q) reverse %v limit %d: %q, want %q",
+							rg.From, rg.To, reverse, limit, got, want)
 					}
 				}
 			}
@@ -70,7 +71,8 @@ func testBounds(t *testing.T, s *suite) {
 	}
 	view(t, st, check)
 	update(t, st, func(w kv.Writer) error { return check(w) })
-	err := st.Update(context.Background(), func(w kv.Writer) error { // the same rows, all the transaction's own
+	// The same rows, now all the transaction's own.
+	err := st.Update(context.Background(), func(w kv.Writer) error {
 		if err := deleteAll(w, "b", "bb", "d", "f"); err != nil {
 			return err
 		}
@@ -201,7 +203,8 @@ func testWritesDuringAScan(t *testing.T, s *suite) {
 			}
 			return nil
 		})
-		wantAll(t, st, "a=late b=1 bb=later bx=later cc=late cx=later d=late dx=later e=later fx=later g=late")
+		wantAll(t, st, "a=late b=1 bb=later bx=later cc=late cx=later d=late dx=later e=later "+
+			"fx=later g=late")
 	}
 }
 
