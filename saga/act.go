@@ -1,0 +1,186 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"onced/kv"
+	"onced/kv/claim"
+)
+
+// soon is the hint when calling again may settle an unknown effect at once;
+// later is the hint after a look-up has failed.
+const (
+	soon  = time.Second
+	later = 5 * time.Second
+)
+
+// begin claims the key. Only a call that finds the effect unknown at its first
+// look takes it over: those who wait while somebody settles it would ask the
+// callee one after the other, to hear the same.
+func (c *call[A, R]) begin(ctx context.Context) (claim.Decision, error) {
+	c.req.TakeOver = c.check != nil || c.set.keyValidFor > 0
+	d, err := c.ask(ctx, c.claims.Begin)
+	if err != nil || d.Kind != claim.InFlight || c.set.wait == 0 {
+		return d, err
+	}
+	c.req.TakeOver = false
+	return c.ask(ctx, func(ctx context.Context, req claim.Request) (claim.Decision, error) {
+		return c.claims.BeginWait(ctx, req, c.set.wait)
+	})
+}
+
+// ask asks for the key, and again with the same token when it is not known
+// whether the claim was stored: it must not be left behind without an owner.
+func (c *call[A, R]) ask(
+	ctx context.Context, begin func(context.Context, claim.Request) (claim.Decision, error),
+) (claim.Decision, error) {
+	d, err := begin(ctx, c.req)
+	for range saveTries - 1 {
+		if !errors.Is(err, kv.ErrCommitUnknown) {
+			return d, err
+		}
+		d, err = begin(context.WithoutCancel(ctx), c.req)
+	}
+	if errors.Is(err, kv.ErrCommitUnknown) {
+		ref := c.req.Ref()
+		c.unsaved.add(c.req.ID, func(ctx context.Context) (claim.Decision, error) {
+			return c.claims.Release(ctx, ref) // nothing was done
+		})
+	}
+	return d, err
+}
+
+// act does what the answer of begin asks for.
+func (c *call[A, R]) act(ctx context.Context, d claim.Decision) (Result[R], error) {
+	id := c.req.ID
+	switch d.Kind {
+	case claim.Acquired:
+		return c.run(ctx)
+	case claim.TookOver:
+		return c.settle(ctx, d.Record)
+	case claim.Replay:
+		c.res.Replayed = true
+		return c.answer(d.Record)
+	case claim.InFlight:
+		return c.res, &InFlightError{Operation: c.name, Key: id.Key, RetryAfter: max(d.RetryAfter, soon)}
+	case claim.Mismatch:
+		return c.res, &MismatchError{Operation: c.name, Key: id.Key}
+	case claim.InDoubt:
+		return c.res, c.unknown(d.Record, nil, soon)
+	}
+	return c.res, fmt.Errorf("saga: %s %q: the claim answered %v", c.name, id.Key, d.Kind)
+}
+
+// unknown is the answer for a claim that stays unknown.
+func (c *call[A, R]) unknown(r claim.Record, cause error, after time.Duration) *UnknownError {
+	e := &UnknownError{Operation: c.name, Key: c.req.ID.Key, DownstreamKey: c.res.DownstreamKey,
+		Since: r.UnknownSince, Reason: r.Reason, Err: cause, RetryAfter: max(after, time.Millisecond)}
+	if c.check == nil && c.set.keyValidFor <= 0 {
+		e.Held, e.RetryAfter = true, 0
+	}
+	return e
+}
+
+// run causes the effect and stores its outcome. The caller owns the key, and may
+// cause the effect once.
+func (c *call[A, R]) run(ctx context.Context) (Result[R], error) {
+	returned := false
+	defer func() {
+		if !returned { // the function called runtime.Goexit
+			_, _ = c.save(ctx, c.recordUnknown("the function ended its goroutine"))
+		}
+	}()
+	v, err := c.effect(ctx)
+	returned = true
+	return c.store(ctx, v, err)
+}
+
+// effect runs the function. The context does not end with the caller's: an
+// effect that is cut off is an unknown one.
+func (c *call[A, R]) effect(ctx context.Context) (R, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.set.timeout)
+	defer cancel()
+	ctx = context.WithValue(ctx, downstreamKey{}, c.res.DownstreamKey)
+	return caught(func() (R, error) { return c.fn(ctx, c.arg) })
+}
+
+// caught turns a panic of f into an error.
+func caught[T any](f func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// store records what became of the effect, and answers what was recorded.
+func (c *call[A, R]) store(ctx context.Context, v R, err error) (Result[R], error) {
+	switch OutcomeOf(err) {
+	case OutcomeDone:
+		d, saveErr := c.save(ctx, c.record(c.claims.Done, c.encoded(v)))
+		if saveErr != nil {
+			return c.res, c.notSaved(saveErr, "the effect happened, but that could not be stored")
+		}
+		return c.firstAnswer(d.Record, v)
+	case OutcomeRefused:
+		d, saveErr := c.save(ctx, c.record(c.claims.Refused, encodedRefusal(markOf(err).refusal(err))))
+		if saveErr != nil {
+			return c.res, c.notSaved(errors.Join(saveErr, err), "a refusal could not be stored")
+		}
+		if d.Kind == claim.StillUnknown { // an earlier try may have happened
+			return c.res, c.unknown(d.Record, err, soon)
+		}
+		return c.answer(d.Record)
+	case OutcomeRetry:
+		d, saveErr := c.save(ctx, func(ctx context.Context) (claim.Decision, error) {
+			return c.claims.Release(ctx, c.req.Ref())
+		})
+		if saveErr != nil {
+			return c.res, c.notSaved(errors.Join(saveErr, err), "the key could not be freed")
+		}
+		if d.Kind == claim.StillUnknown {
+			return c.res, c.unknown(d.Record, err, max(markOf(err).after, soon))
+		}
+		return c.res, &NotDoneError{Err: err, RetryAfter: markOf(err).after}
+	}
+	d, saveErr := c.save(ctx, c.recordUnknown(reasonOf(err)))
+	if saveErr != nil {
+		return c.res, c.notSaved(errors.Join(err, saveErr), reasonOf(err))
+	}
+	return c.res, c.unknown(d.Record, err, soon)
+}
+
+// reasonOf describes an error for operators. It leaves the text out, which may
+// hold what only the caller may see.
+func reasonOf(err error) string {
+	var p *PanicError
+	switch {
+	case errors.As(err, &p):
+		return "the function panicked"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the function reached its time limit"
+	case errors.Is(err, context.Canceled):
+		return "the function was cancelled"
+	}
+	for next := err; next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return fmt.Sprintf("the function failed with an error of type %T", err)
+}
+
+func (c *call[A, R]) record(
+	finish func(context.Context, claim.Ref, claim.Result) (claim.Decision, error), res claim.Result,
+) saver {
+	ref := c.req.Ref()
+	return func(ctx context.Context) (claim.Decision, error) { return finish(ctx, ref, res) }
+}
+
+func (c *call[A, R]) recordUnknown(reason string) saver {
+	ref := c.req.Ref()
+	return func(ctx context.Context) (claim.Decision, error) { return c.claims.Unknown(ctx, ref, reason) }
+}

@@ -1,0 +1,112 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"onced/kv/claim"
+)
+
+// looked is what a look-up gave.
+type looked[R any] struct {
+	claim.Finding
+	value R             // for FoundDone
+	err   error         // of the look-up
+	after time.Duration // when to ask again, when it is no proof
+}
+
+// settle finds out what became of an effect that may have happened. The caller
+// has taken the key over; r is the claim at that instant.
+func (c *call[A, R]) settle(ctx context.Context, r claim.Record) (Result[R], error) {
+	l := looked[R]{Finding: claim.Finding{Reason: r.Reason}}
+	if c.check != nil {
+		l = c.lookUp(ctx, r)
+	}
+	if l.Answer == claim.NoAnswer && c.set.keyValidFor > 0 {
+		d, err := c.save(ctx, func(ctx context.Context) (claim.Decision, error) {
+			return c.claims.Repeat(ctx, c.req.Ref(), c.set.keyValidFor)
+		})
+		switch {
+		case err == nil && d.Kind == claim.MayResend:
+			return c.run(ctx)
+		case !errors.Is(err, claim.ErrTooOld):
+			return c.res, c.notSaved(errors.Join(err, l.err), "the leave to send again could not be stored")
+		}
+		l.Reason = "the callee may have forgotten the downstream key"
+	}
+	return c.found(ctx, l)
+}
+
+// lookUp asks the callee. That it knows nothing counts only if the last send had
+// settled before the look-up began, hence the instant of the takeover: a slow
+// look-up must not settle by its own slowness.
+func (c *call[A, R]) lookUp(ctx context.Context, r claim.Record) looked[R] {
+	returned := false
+	defer func() {
+		if !returned { // the look-up called runtime.Goexit
+			_, _ = c.save(ctx, c.recordFinding(claim.Finding{Reason: "the look-up ended its goroutine"}))
+		}
+	}()
+	v, found, err := c.callCheck(ctx, r)
+	returned = true
+	unsettled := c.set.settlesAfter - r.UpdatedAt.Sub(r.LastSendBefore)
+	switch {
+	case err == nil && found:
+		return looked[R]{value: v, Finding: claim.Finding{Answer: claim.FoundDone, Result: c.encoded(v)}}
+	case err == nil && unsettled > 0:
+		return looked[R]{after: unsettled, Finding: claim.Finding{
+			Reason: "a look-up found nothing, but too soon after the last send to be proof"}}
+	case err == nil:
+		return looked[R]{Finding: claim.Finding{Answer: claim.FoundNothing,
+			SettlesAfter: c.set.settlesAfter}}
+	case OutcomeOf(err) == OutcomeRefused:
+		return looked[R]{err: err, Finding: claim.Finding{Answer: claim.FoundRefused,
+			Result: encodedRefusal(markOf(err).refusal(err))}}
+	}
+	l := looked[R]{err: err, after: later, Finding: claim.Finding{Reason: "the look-up failed"}}
+	if m := markOf(err); m != nil && m.after > 0 {
+		l.after = m.after
+	}
+	return l
+}
+
+// callCheck runs the look-up within the time limit.
+func (c *call[A, R]) callCheck(ctx context.Context, r claim.Record) (v R, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.set.timeout)
+	defer cancel()
+	ctx = context.WithValue(ctx, downstreamKey{}, c.res.DownstreamKey)
+	doubt := Doubt{Operation: c.name, Key: c.req.ID.Key, DownstreamKey: c.res.DownstreamKey,
+		Since: r.UnknownSince, Try: r.Try, Reason: r.Reason}
+	v, err = caught(func() (R, error) {
+		v, ok, err := c.check(ctx, c.arg, doubt)
+		found = ok
+		return v, err
+	})
+	return v, found, err
+}
+
+// found records the finding and goes on from there.
+func (c *call[A, R]) found(ctx context.Context, l looked[R]) (Result[R], error) {
+	d, err := c.save(ctx, c.recordFinding(l.Finding))
+	if err != nil {
+		return c.res, c.notSaved(errors.Join(err, l.err), "what the look-up found could not be stored")
+	}
+	switch d.Kind {
+	case claim.Cleared:
+		return c.run(ctx)
+	case claim.Finished:
+		c.res.LookedUp = true
+		return c.firstAnswer(d.Record, l.value)
+	}
+	e := c.unknown(d.Record, l.err, max(l.after, d.RetryAfter, soon))
+	if c.check == nil { // nothing but the repeat, and that is over
+		e.Held, e.RetryAfter = true, 0
+	}
+	return c.res, e
+}
+
+func (c *call[A, R]) recordFinding(f claim.Finding) saver {
+	ref := c.req.Ref()
+	return func(ctx context.Context) (claim.Decision, error) { return c.claims.LookedUp(ctx, ref, f) }
+}
