@@ -486,7 +486,7 @@ func TestAssets(t *testing.T) {
 func TestISOTableIsWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, group := range []string{iso0, iso2, iso3, iso4} {
-		for _, code := range strings.FieldsSeq(group) {
+		for code := range strings.FieldsSeq(group) {
 			if seen[code] || len(code) != 3 || strings.Trim(code, upper) != "" {
 				t.Errorf("%q is twice in the table or no code", code)
 			}
