@@ -78,7 +78,8 @@ func BenchmarkPut(b *testing.B) {
 	for b.Loop() {
 		i++
 		key := recordKey(ID{"op/shop/pay", fmt.Sprintf("%018d", i)})
-		err := store.Update(context.Background(), func(w kv.Writer) error { return w.Put("bench", key, value) })
+		put := func(w kv.Writer) error { return w.Put("bench", key, value) }
+		err := store.Update(context.Background(), put)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -49,6 +49,8 @@
 //
 //   - Choose a fresh token per attempt ([NewToken]). Calling again with the same
 //     token after [kv.ErrCommitUnknown] or a lost answer is safe.
+//   - Report an outcome for every key it holds, [Book.Unknown] after a panic. The
+//     claim of a local owner that forgets is in flight until the process ends.
 //   - Not start an effect when the error of Begin is not nil.
 //   - Compute the fingerprint over the raw bytes of the request.
 //   - Run [Book.Recover] after the start and from time to time, and

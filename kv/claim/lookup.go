@@ -63,9 +63,7 @@ func (m Machine) LookedUp(r *Record, now time.Time, token string, f Finding) (St
 }
 
 func (m Machine) found(r *Record, now time.Time, token string, o outcome) (Step, error) {
-	if err := checkResult(o.res); err != nil {
-		return Step{}, err
-	}
+	o.res.Type = cutType(o.res.Type)
 	cur, err := m.own(r, now, token, o.op)
 	if err != nil {
 		return Step{}, err
@@ -153,7 +151,10 @@ func (v *Resolution) validate() error {
 	if err := checkText("reason", v.Reason, MaxReason); err != nil {
 		return err
 	}
-	return checkResult(v.Result)
+	if len(v.Result.Type) > MaxResultType {
+		return tooLong("result type", len(v.Result.Type), MaxResultType)
+	}
+	return checkChars("result type", v.Result.Type)
 }
 
 // Resolve carries out a person's decision. The claim must be unknown, and at the

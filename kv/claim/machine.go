@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Machine decides. It is a pure value: its methods take one record, or nil for
@@ -268,11 +269,14 @@ func (r Record) becomeUnknown(since time.Time, cause Cause, reason string) Recor
 	return r
 }
 
-func cut(s string) string {
-	if len(s) > MaxReason {
-		s = s[:MaxReason]
+func cut(s string) string { return cutTo(s, MaxReason) }
+
+// cutTo makes text of at most limit bytes.
+func cutTo(s string, limit int) string {
+	if utf8.ValidString(s) && len(s) <= limit {
+		return s
 	}
-	return strings.ToValidUTF8(s, "\ufffd")
+	return strings.ToValidUTF8(s[:min(len(s), limit)], "?")
 }
 
 func (r *Record) expired(now time.Time) bool {

@@ -38,9 +38,7 @@ type outcome struct {
 }
 
 func (m Machine) finish(r *Record, now time.Time, token string, o outcome) (Step, error) {
-	if err := checkResult(o.res); err != nil {
-		return Step{}, err
-	}
+	o.res.Type = cutType(o.res.Type)
 	cur, err := m.own(r, now, token, o.op)
 	if err != nil {
 		return Step{}, err
@@ -152,7 +150,8 @@ func (m Machine) Heartbeat(r *Record, now time.Time, token string, lease time.Du
 // Repeat gives the owner of a claim in doubt leave to send the same downstream
 // key once more. It is called, and committed, before that send: from then on a
 // look-up that finds nothing is no proof until this try has ended. It is refused
-// with [ErrTooOld] when the first send may be validFor ago, and with [ErrState]
+// with [ErrTooOld] when the first send may be validFor ago, which is how long the
+// callee remembers keys, less what a send may take to arrive; and with [ErrState]
 // when the claim is not pending in doubt.
 func (m Machine) Repeat(r *Record, now time.Time, token string, validFor time.Duration) (Step, error) {
 	if validFor <= 0 {
@@ -179,9 +178,6 @@ func (m Machine) Repeat(r *Record, now time.Time, token string, validFor time.Du
 	return put(cur, now, MayResend), nil
 }
 
-func checkResult(res Result) error {
-	if len(res.Type) > MaxResultType {
-		return tooLong("result type", len(res.Type), MaxResultType)
-	}
-	return checkChars("result type", res.Type)
-}
+// cutType makes any type fit: the effect has happened, so its outcome is never
+// refused for what the callee put there.
+func cutType(s string) string { return cutTo(s, MaxResultType) }

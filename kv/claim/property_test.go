@@ -34,8 +34,8 @@ func TestPropertyOneEffect(t *testing.T) {
 					t.Fatalf("schedule %d: %v\n%s", seed, err, w.log.String())
 				}
 			}
-			want := []string{"acquired", "took_over", "in_flight", "in_doubt", "mismatch", "replay", "finished",
-				"freed", "still_unknown", "cleared", "extended", "error fenced", "error terminal",
+			want := []string{"acquired", "took_over", "in_flight", "in_doubt", "mismatch", "replay",
+				"finished", "freed", "still_unknown", "cleared", "extended", "error fenced", "error terminal",
 				"crash", "expired", "swept", "resolved", "late effect", "doubtful refusal"}
 			if honours {
 				want = append(want, "may_resend", "repeated send swallowed", "error too_old")
@@ -280,7 +280,8 @@ func (w *world) begin(a *actor) error {
 		w.tokens++
 		a.token = fmt.Sprintf("token-%010d", w.tokens)
 	}
-	b := Request{ID: theID, Token: a.token, Fingerprint: [32]byte{1}, Owner: LocalOwner(), TakeOver: w.chance(60)}
+	b := Request{ID: theID, Token: a.token, Fingerprint: [32]byte{1}, Owner: LocalOwner(),
+		TakeOver: w.chance(60)}
 	if !a.local {
 		b.Owner = RemoteOwner(time.Duration(1+w.rng.IntN(20)) * time.Second)
 	}

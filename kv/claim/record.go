@@ -106,8 +106,8 @@ const (
 
 // Result is the outcome that is stored and replayed.
 type Result struct {
-	// Type tells the caller how to read Data, for example a content type. At
-	// most 255 bytes of text.
+	// Type tells the caller how to read Data, for example a content type. It is
+	// cut to 255 bytes of UTF-8.
 	Type string
 	// Data is opaque. A nil and an empty one are the same.
 	Data []byte

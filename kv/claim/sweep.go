@@ -22,15 +22,15 @@ type Swept struct {
 	More bool
 }
 
-// SweepExpired removes terminal claims whose retention has passed, at most
-// limit of them (0 means no limit), in small transactions beside live work.
+// SweepExpired removes terminal claims whose retention had passed when it began,
+// at most limit of them (0 means no limit), in small transactions beside live work.
 // A claim without an outcome is never removed. With nothing to do it costs one
 // read. Each claim is read again in the transaction that removes it. Damaged
 // claims are passed over; they are named by an error once the rest is done.
 func (b *Book) SweepExpired(ctx context.Context, limit int) (Swept, error) {
 	var out Swept
 	var damage error
-	var from kv.Key
+	var r kv.Range
 	for {
 		want := passRows
 		if limit > 0 {
@@ -39,7 +39,8 @@ func (b *Book) SweepExpired(ctx context.Context, limit int) (Swept, error) {
 		if want == 0 {
 			return Swept{out.Removed, true}, damage
 		}
-		due, err := b.due(ctx, from, want)
+		r.Limit = want
+		due, err := b.due(ctx, &r)
 		if err != nil || len(due) == 0 {
 			return out, errors.Join(err, damage)
 		}
@@ -51,7 +52,7 @@ func (b *Book) SweepExpired(ctx context.Context, limit int) (Swept, error) {
 		if damage == nil {
 			damage = got.damage
 		}
-		from = append(due[got.seen-1].key, 0)
+		r.From = append(due[got.seen-1].key, 0)
 	}
 }
 
@@ -60,16 +61,32 @@ type indexed struct {
 	id  ID
 }
 
-// due reads the index rows up to now, as hints.
-func (b *Book) due(ctx context.Context, from kv.Key, limit int) ([]indexed, error) {
-	var out []indexed
-	err := b.store.View(ctx, func(rd kv.Reader) error {
-		r := kv.Range{From: from, To: kv.Key{}.Time(rd.Now().Add(1)), Limit: limit}
-		got, err := indexRows(rd, expiryTable, r)
+// due reads index rows of what has expired, as hints.
+func (b *Book) due(ctx context.Context, r *kv.Range) (out []indexed, err error) {
+	err = b.store.View(ctx, func(rd kv.Reader) error {
+		if r.To == nil { // or new rows would come for ever under live work
+			r.To = kv.Key{}.Time(rd.Now().Add(1))
+		}
+		got, err := indexRows(rd, expiryTable, *r)
 		out = got
 		return err
 	})
 	return out, err
+}
+
+// untilLast ends a pass at the row that is the last one when it begins. Not at
+// the present instant: a clock set back leaves rows behind it.
+func untilLast(rd kv.Reader, t kv.TableID, r *kv.Range) error {
+	if r.To != nil {
+		return nil
+	}
+	for e, err := range rd.Scan(t, kv.Range{Reverse: true, Limit: 1}) {
+		if err != nil {
+			return err
+		}
+		r.To = append(e.Key, 0)
+	}
+	return nil
 }
 
 func indexRows(rd kv.Reader, t kv.TableID, r kv.Range) ([]indexed, error) {
@@ -158,7 +175,7 @@ func (b *Book) Recover(ctx context.Context) (Recovered, error) {
 	var damage error
 	r := kv.Range{Limit: passRows}
 	for {
-		page, stale, err := b.openPage(ctx, r)
+		page, stale, err := b.openPage(ctx, &r)
 		if isDamage(err) && len(page) > 0 {
 			damage, err = err, nil
 		}
@@ -180,10 +197,13 @@ func (b *Book) Recover(ctx context.Context) (Recovered, error) {
 
 // openPage reads a page of the open index, and which of its claims need a write.
 // A page with damaged claims comes with an error that says so.
-func (b *Book) openPage(ctx context.Context, r kv.Range) (page, stale []indexed, err error) {
+func (b *Book) openPage(ctx context.Context, r *kv.Range) (page, stale []indexed, err error) {
 	var damage error
 	err = b.store.View(ctx, func(rd kv.Reader) error {
-		rows, err := indexRows(rd, openTable, r)
+		if err := untilLast(rd, openTable, r); err != nil {
+			return err
+		}
+		rows, err := indexRows(rd, openTable, *r)
 		if err != nil {
 			return err
 		}

@@ -196,7 +196,8 @@ func TestListings(t *testing.T) {
 		const open = 25
 		for i := range open {
 			r.clock.add(time.Second)
-			r.want(Acquired)(r.begin(ask("A", withID(ScopeOf("shop", "pay"), fmt.Sprintf("k%02d", open-i)))))
+			key := fmt.Sprintf("k%02d", open-i)
+			r.want(Acquired)(r.begin(ask("A", withID(ScopeOf("shop", "pay"), key))))
 		}
 		for i := range 10 {
 			b := ask("A", withID(ScopeOf("shopping", "pay"), fmt.Sprint(i)))
@@ -284,7 +285,8 @@ func TestDamagedRowHidesNoOther(t *testing.T) {
 	r.restart()
 	for _, f := range []func(context.Context, Query) (Page, error){r.book.ListOpen, r.book.List} {
 		p, err := f(r.Context(), Query{})
-		if err != nil || len(p.Claims) < 2 || !errors.Is(p.Claims[0].Err, kv.ErrCorrupt) || p.Claims[1].Err != nil {
+		if err != nil || len(p.Claims) < 2 || !errors.Is(p.Claims[0].Err, kv.ErrCorrupt) ||
+			p.Claims[1].Err != nil {
 			t.Errorf("%+v, %v", p.Claims, err)
 		}
 	}
@@ -302,7 +304,7 @@ func TestDamagedRowHidesNoOther(t *testing.T) {
 func TestRulesFindWhatIsBroken(t *testing.T) {
 	t.Parallel()
 	pending, done := ask("A", numbered(0)), ask("A", numbered(1))
-	later := start.Add(time.Hour)
+	later, expiry := start.Add(time.Hour), start.Add(DefaultRetention)
 	for name, c := range map[string]struct {
 		t     kv.TableID
 		key   kv.Key
@@ -310,7 +312,7 @@ func TestRulesFindWhatIsBroken(t *testing.T) {
 		rule  string
 	}{
 		"open row missing":     {openTable, indexKey(start, pending.ID), nil, "claim.record"},
-		"expiry row missing":   {expiryTable, indexKey(start.Add(DefaultRetention), done.ID), nil, "claim.record"},
+		"expiry row missing":   {expiryTable, indexKey(expiry, done.ID), nil, "claim.record"},
 		"second open row":      {openTable, indexKey(later, pending.ID), []byte{}, "claim.open"},
 		"open row of a done":   {openTable, indexKey(start, done.ID), []byte{}, "claim.open"},
 		"pending would expire": {expiryTable, indexKey(later, pending.ID), []byte{}, "claim.expiry"},
@@ -356,10 +358,12 @@ func TestRulesFindRecordsThatContradictThemselves(t *testing.T) {
 			r.State, r.LastSendBefore, r.Doubt = Unknown, start, true
 		},
 		"unknown last send": func(r *Record) { r.State, r.UnknownSince, r.Doubt = Unknown, start, true },
-		"unknown, no doubt": func(r *Record) { r.State, r.UnknownSince, r.LastSendBefore = Unknown, start, start },
-		"no epoch":          func(r *Record) { r.Owner.Epoch = 0 },
-		"endless lease":     func(r *Record) { r.Owner = Owner{Deadline: start} },
-		"no deadline":       func(r *Record) { r.Owner = RemoteOwner(time.Minute) },
+		"unknown, no doubt": func(r *Record) {
+			r.State, r.UnknownSince, r.LastSendBefore = Unknown, start, start
+		},
+		"no epoch":      func(r *Record) { r.Owner.Epoch = 0 },
+		"endless lease": func(r *Record) { r.Owner = Owner{Deadline: start} },
+		"no deadline":   func(r *Record) { r.Owner = RemoteOwner(time.Minute) },
 	} {
 		r := ok
 		if change(&r); len(r.faults()) != 1 {

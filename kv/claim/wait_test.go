@@ -232,11 +232,15 @@ func TestEndOfALeaseWakesThoseWhoWait(t *testing.T) {
 
 func TestEveryChangeWakesThoseWhoWait(t *testing.T) {
 	for name, end := range map[string]func(r *rig) (Decision, error){
-		"done":      func(r *rig) (Decision, error) { return r.done("A", "paid") },
-		"refused":   func(r *rig) (Decision, error) { return r.book.Refused(r.Context(), ref("A"), text("no")) },
-		"release":   func(r *rig) (Decision, error) { return r.book.Release(r.Context(), ref("A")) },
-		"unknown":   func(r *rig) (Decision, error) { return r.book.Unknown(r.Context(), ref("A"), "?") },
-		"looked up": func(r *rig) (Decision, error) { return r.book.LookedUp(r.Context(), ref("A"), Finding{}) },
+		"done": func(r *rig) (Decision, error) { return r.done("A", "paid") },
+		"refused": func(r *rig) (Decision, error) {
+			return r.book.Refused(r.Context(), ref("A"), text("no"))
+		},
+		"release": func(r *rig) (Decision, error) { return r.book.Release(r.Context(), ref("A")) },
+		"unknown": func(r *rig) (Decision, error) { return r.book.Unknown(r.Context(), ref("A"), "?") },
+		"looked up": func(r *rig) (Decision, error) {
+			return r.book.LookedUp(r.Context(), ref("A"), Finding{})
+		},
 		"in the caller's transaction": func(r *rig) (d Decision, err error) {
 			err = r.store.Update(r.Context(), func(w kv.Writer) error {
 				_, err := r.book.DoneTx(w, ref("A"), text("paid"))
