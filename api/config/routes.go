@@ -301,3 +301,10 @@ func usesKey(c *Check) bool {
 	}
 	return false
 }
+
+// Reserved reports whether a path, as it stands in the request line, is the
+// API's when the routes share its address.
+func Reserved(escapedPath string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(escapedPath, "/"), "/")
+	return first == "" || slices.Contains(reserved, first)
+}

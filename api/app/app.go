@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"onced/api/config"
+	"onced/kv"
+	"onced/kv/boltkv"
+)
+
+// storeFile is the store's file in the data folder.
+const storeFile = "onced.db"
+
+// Options are what a process is made from. Loaded is required.
+type Options struct {
+	Loaded *config.Loaded
+	// Load reads the configuration again for a reload; nil refuses reloads.
+	Load func() (*config.Loaded, error)
+	// Version is the program's, for people.
+	Version string
+	// Clock is the one clock; nil means the system's.
+	Clock kv.Clock
+	// Rand makes tokens and ids; nil means crypto/rand.Reader.
+	Rand io.Reader
+	// Logger gets the log; nil discards it. Level is what its handler asks for
+	// the level, which a reload changes; nil keeps it.
+	Logger *slog.Logger
+	Level  *slog.LevelVar
+	// Notice gets what a person should read at the start: the URL, the folder of
+	// the data and, once, the first token. Nil discards it.
+	Notice io.Writer
+	// Listen opens an address; nil means TCP. It is for tests.
+	Listen func(ctx context.Context, addr string) (net.Listener, error)
+	// Wrap is put around the handler of every address; nil adds nothing. It is
+	// for tests that hold a request.
+	Wrap func(http.Handler) http.Handler
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = kv.SystemClock()
+	}
+	if o.Rand == nil {
+		o.Rand = rand.Reader
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Level == nil {
+		o.Level = new(slog.LevelVar)
+	}
+	if o.Notice == nil {
+		o.Notice = io.Discard
+	}
+	if o.Listen == nil {
+		o.Listen = func(ctx context.Context, addr string) (net.Listener, error) {
+			var lc net.ListenConfig
+			return lc.Listen(ctx, "tcp", addr)
+		}
+	}
+	return o
+}
+
+// App is a process that has been put together. Its methods are safe for
+// concurrent use.
+type App struct {
+	o       Options
+	config  atomic.Pointer[config.Config] // in force now
+	store   *boltkv.Store
+	parts   *parts
+	health  *health
+	servers []*server
+	group   group
+
+	reloading sync.Mutex
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New opens the store and the addresses and puts everything together; nothing
+// runs yet, but connections are already queued. Errors: [kv.ErrLocked],
+// [kv.ErrNewer], [kv.ErrForeign], [kv.ErrCorrupt], those of the addresses.
+func New(ctx context.Context, o Options) (_ *App, err error) {
+	o = o.withDefaults()
+	a := &App{o: o}
+	c := o.Loaded.Config
+	a.config.Store(c)
+	defer func() {
+		if err != nil {
+			_ = a.Close()
+		}
+	}()
+	minFree := int64(c.Store.MinFree)
+	if minFree == 0 {
+		minFree = -1 // no mark
+	}
+	a.store, err = boltkv.Open(ctx, filepath.Join(c.Data, storeFile),
+		&boltkv.Options{Clock: o.Clock, MinFree: minFree, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	a.health = &health{store: a.store}
+	if a.parts, err = newParts(ctx, a); err != nil {
+		return nil, err
+	}
+	if err = a.listen(ctx); err != nil {
+		return nil, err
+	}
+	a.addMembers()
+	return a, nil
+}
+
+// listen opens every address. The order is that of the start.
+func (a *App) listen(ctx context.Context) error {
+	c := a.o.Loaded.Config
+	for _, s := range []struct {
+		name, addr, key string
+		handler         http.Handler
+	}{
+		{"metrics", c.Metrics.Listen, "metrics.listen", a.parts.metrics},
+		{"proxy", c.Proxy.Listen, "proxy.listen", a.parts.proxy},
+		{"api", c.Listen, "listen", a.parts.front(c)},
+	} {
+		if s.addr == "" {
+			continue
+		}
+		l, err := a.o.Listen(ctx, s.addr)
+		if err != nil {
+			return fmt.Errorf("app: listen on %s (%s, from %s): %w", s.addr, s.key, a.o.Loaded.Origin(s.key), err)
+		}
+		h := s.handler
+		if a.o.Wrap != nil {
+			h = a.o.Wrap(h)
+		}
+		srv := newServer(s.name, l, h, a.o)
+		srv.draining = func() { a.health.draining.Store(true) }
+		a.servers = append(a.servers, srv)
+	}
+	return nil
+}
+
+// addMembers makes the group: what works in the background first, since it is
+// stopped last.
+func (a *App) addMembers() {
+	a.group.add("upkeep", a.upkeep)
+	for _, s := range a.servers {
+		a.group.add("server "+s.name, s.run)
+	}
+}
+
+// Addr is the address at which a server listens: api, proxy or metrics. It is
+// nil when there is no such server.
+func (a *App) Addr(name string) net.Addr {
+	for _, s := range a.servers {
+		if s.name == name {
+			return s.listener.Addr()
+		}
+	}
+	return nil
+}
+
+// Run works until ctx ends or a part fails, then stops all parts in order and
+// closes the store. It may be called once.
+func (a *App) Run(ctx context.Context) error {
+	if err := a.announce(ctx); err != nil {
+		return errors.Join(err, a.Close())
+	}
+	stop := context.AfterFunc(ctx, func() {
+		a.health.draining.Store(true)
+		a.o.Logger.Info("stopping", "drain_timeout", a.o.Loaded.Config.HTTP.DrainTimeout)
+	})
+	defer stop()
+	err := a.group.run(ctx)
+	a.o.Logger.Info("stopped")
+	return errors.Join(err, a.Close())
+}
+
+// Close releases the addresses and the store. Run does it itself; closing again
+// is harmless.
+func (a *App) Close() error {
+	a.closeOnce.Do(func() {
+		for _, s := range a.servers {
+			_ = s.listener.Close() // Serve has closed it, when it ran
+		}
+		if a.store != nil {
+			a.closeErr = a.store.Close()
+		}
+	})
+	return a.closeErr
+}

@@ -1,0 +1,197 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"onced/kv"
+)
+
+// server is one address and what answers there.
+type server struct {
+	name     string
+	listener net.Listener
+	http     *http.Server
+	drain    time.Duration
+	logger   *slog.Logger
+	// draining is called once, when no more connections are to be taken.
+	draining func()
+}
+
+// newServer makes a server with every limit set. ReadTimeout stays 0: it would
+// go on after the body has been read and end the context of a request that
+// takes long for good reasons. The handler bounds the body instead.
+func newServer(name string, l net.Listener, h http.Handler, o Options) *server {
+	c := o.Loaded.Config.HTTP
+	return &server{
+		name: name, listener: limitListener(l, c.MaxConnections), drain: c.DrainTimeout, logger: o.Logger,
+		http: &http.Server{
+			Handler:           deadlines{next: h, read: c.ReadTimeout, write: c.WriteTimeout, clock: o.Clock},
+			ReadHeaderTimeout: c.HeaderTimeout,
+			IdleTimeout:       c.IdleTimeout,
+			MaxHeaderBytes:    int(c.MaxHeader),
+			ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+		},
+	}
+}
+
+// run serves until ctx ends, then drains.
+func (s *server) run(ctx context.Context) error {
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	s.http.BaseContext = func(net.Listener) context.Context { return base }
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.Serve(s.listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if s.draining != nil {
+		s.draining()
+	}
+	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
+	defer cancel()
+	if err := s.http.Shutdown(dctx); err != nil {
+		s.logger.Warn("requests were cut off; what they had sent counts as unknown",
+			"server", s.name, "drain_timeout", s.drain)
+		cut()
+		_ = s.http.Close()
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// deadlines bounds how long a body may take to arrive and each write of the
+// answer to leave, whatever the handler does meanwhile.
+type deadlines struct {
+	next        http.Handler
+	read, write time.Duration
+	clock       kv.Clock
+}
+
+// ServeHTTP sets the deadlines of one request.
+func (d deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	tw := &timedWriter{ResponseWriter: w, rc: rc, limit: d.write, clock: d.clock}
+	// The server writes by itself too: 100 Continue, and after the handler what
+	// is still buffered. The last deadline may have passed by then.
+	tw.arm()
+	defer tw.arm()
+	if r.Body != nil && r.Body != http.NoBody {
+		_ = rc.SetReadDeadline(d.clock.Now().Add(d.read))
+		r.Body = &timedBody{ReadCloser: r.Body, rc: rc}
+	}
+	d.next.ServeHTTP(tw, r)
+}
+
+// timedBody takes the deadline away when the body has arrived: the server goes
+// on reading to notice that the client has gone, and that has no limit.
+type timedBody struct {
+	io.ReadCloser
+	rc   *http.ResponseController
+	once sync.Once
+}
+
+// Read reads from the body.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.once.Do(func() {
+			if errors.Is(err, io.EOF) {
+				_ = b.rc.SetReadDeadline(time.Time{})
+			}
+		})
+	}
+	return n, err
+}
+
+// timedWriter gives each write a deadline of its own, so that a stream may go on
+// for hours and a client that stopped reading holds nothing.
+type timedWriter struct {
+	http.ResponseWriter
+	rc    *http.ResponseController
+	limit time.Duration
+	clock kv.Clock
+}
+
+func (w *timedWriter) arm() { _ = w.rc.SetWriteDeadline(w.clock.Now().Add(w.limit)) }
+
+// WriteHeader sends the header.
+func (w *timedWriter) WriteHeader(status int) {
+	w.arm()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends a part of the body.
+func (w *timedWriter) Write(p []byte) (int, error) {
+	w.arm()
+	return w.ResponseWriter.Write(p)
+}
+
+// FlushError sends what is buffered.
+func (w *timedWriter) FlushError() error {
+	w.arm()
+	return w.rc.Flush()
+}
+
+// Flush sends what is buffered.
+func (w *timedWriter) Flush() { _ = w.FlushError() }
+
+// Unwrap gives http.ResponseController the writer below.
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// limitListener bounds the open connections. Above the limit new ones wait in
+// the queue of the system.
+func limitListener(l net.Listener, most int) net.Listener {
+	return &limited{Listener: l, slots: make(chan struct{}, most), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	slots  chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Accept waits for a free slot, and then for a connection.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &limitedConn{Conn: c, free: func() { <-l.slots }}, nil
+}
+
+// Close closes the listener and ends a waiting Accept.
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	free func()
+	once sync.Once
+}
+
+// Close closes the connection and frees its slot.
+func (c *limitedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.free)
+	return err
+}
