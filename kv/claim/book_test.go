@@ -145,7 +145,8 @@ func TestIK19_ResultsAreReplayedByteForByte(t *testing.T) {
 			d := r.want(Replay)(r.begin(b))
 			if d.Record.Result.Type != res.Type || !bytes.Equal(d.Record.Result.Data, res.Data) ||
 				d.Record.ResultSize != int64(len(res.Data)) || d.Record.Omitted {
-				r.Errorf("result %d is replayed as %q, %d bytes", i, d.Record.Result.Type, d.Record.ResultSize)
+				r.Errorf("result %d is replayed as %q, %d bytes", i,
+					d.Record.Result.Type, d.Record.ResultSize)
 			}
 		}
 	})
@@ -380,7 +381,8 @@ func TestTxVariantsCommitWithTheCaller(t *testing.T) {
 			r.Fatal(err)
 		}
 		c, ok, err := r.book.Get(ctx, theID)
-		if err != nil || !ok || c.Record.Try != 2 || !c.Record.LastSendBefore.IsZero() || c.Record.Token != "" {
+		if err != nil || !ok || c.Record.Try != 2 || !c.Record.LastSendBefore.IsZero() ||
+			c.Record.Token != "" {
 			r.Errorf("got %+v, %v, %v", c, ok, err)
 		}
 	})

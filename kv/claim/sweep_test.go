@@ -162,6 +162,48 @@ func TestRecoverWritesDownWhatIsGone(t *testing.T) {
 	})
 }
 
+// TestPassesEndUnderLiveWork: between any two reads of a pass new work arrives.
+func TestPassesEndUnderLiveWork(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	h := &hooked{Store: r.store}
+	book, err := New(r.Context(), h, Config{Retention: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	var more func()
+	more = func() {
+		n++
+		if n > 100 {
+			t.Fatal("the pass does not end")
+		}
+		r.clock.add(time.Second)
+		r.want(Acquired)(r.begin(ask("A", numbered(2*n), remote(MinLease))))
+		b := ask("A", numbered(2*n+1))
+		r.want(Acquired)(r.book.Begin(r.Context(), b))
+		err := r.store.Update(r.Context(), func(w kv.Writer) error {
+			_, err := book.DoneTx(w, b.Ref(), text("paid"))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.clock.add(time.Second)
+		h.after = more
+	}
+	more()
+	if got, err := book.Recover(r.Context()); err != nil || got.Unknown < 1 {
+		t.Errorf("recover: %+v, %v", got, err)
+	}
+	if got, err := book.SweepExpired(r.Context(), 0); err != nil || got.Removed < 1 {
+		t.Errorf("sweep: %+v, %v", got, err)
+	}
+	if n > 20 {
+		t.Errorf("%d rounds", n)
+	}
+}
+
 func TestIK23_ClockSetBackAtARestart(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(r *rig) {
