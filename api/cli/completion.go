@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"onced/api/config"
+)
+
+// The scripts only ask onced itself, with what has been written so far.
+var completions = map[string]string{
+	"bash": `# bash completion for onced
+_onced() {
+  local IFS=$'\n'
+  COMPREPLY=($(onced __complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+}
+complete -o default -F _onced onced
+`,
+	"zsh": `#compdef onced
+_onced() {
+  local -a found
+  found=(${(f)"$(onced __complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+  if (( ${#found} )); then compadd -S '' -q -- $found; else _files; fi
+}
+(( $+functions[compdef] )) && compdef _onced onced
+`,
+	"fish": `# fish completion for onced
+function __onced_complete
+  set -l words (commandline -opc) (commandline -ct)
+  onced __complete -- $words[2..-1] 2>/dev/null
+end
+complete -c onced -a '(__onced_complete)'
+`,
+}
+
+func completion(_ context.Context, c *call) error {
+	shell := c.args[0]
+	script, ok := completions[shell]
+	if !ok {
+		shells := []string{"bash", "zsh", "fish"}
+		try := "bash"
+		if near := config.Nearest(shell, shells); near != "" {
+			try = near
+		}
+		return usage("there is no completion for "+printable(shell), "there is one for bash, zsh and fish",
+			"onced completion "+try)
+	}
+	_, err := io.WriteString(c.env.Stdout, script)
+	return err
+}
+
+// complete prints what the last word can become, one a line.
+func complete(_ context.Context, c *call) error {
+	if len(c.args) == 0 {
+		return nil
+	}
+	cmd, words := root(), c.args[:len(c.args)-1]
+	for _, word := range words {
+		if next := cmd.find(word); next != nil {
+			cmd = next
+		}
+	}
+	for _, text := range candidates(cmd, words, c.args[len(c.args)-1]) {
+		if _, err := fmt.Fprintln(c.env.Stdout, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func candidates(cmd *command, words []string, last string) []string {
+	var all []string
+	switch {
+	case len(cmd.sub) > 0:
+		all = append(cmd.names(), "help")
+	case strings.HasPrefix(last, "-"):
+		newFlags(cmd).VisitAll(func(f *flag.Flag) {
+			name := "--" + f.Name
+			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
+				name += "="
+			}
+			all = append(all, name)
+		})
+	case len(words) > 0 && words[len(words)-1] == "--output":
+		all = outputs
+	case cmd.name == "completion":
+		all = []string{"bash", "zsh", "fish"}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, last) })
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"onced/api/app"
+	"onced/api/config"
+)
+
+// loadConfig reads the configuration; its error tells all problems.
+func (c *call) loadConfig() (*config.Loaded, error) {
+	loaded, err := config.Load(c.flags.source(c.env))
+	if err != nil {
+		return nil, &failure{what: "the configuration is not valid; nothing was done", why: err.Error(),
+			try: "correct it, then: onced config check", code: ExitUsage, err: err}
+	}
+	return loaded, nil
+}
+
+// newLogger makes the log of log.level and log.format.
+func newLogger(env Env, c *config.Config) (*slog.Logger, *slog.LevelVar) {
+	level := new(slog.LevelVar)
+	level.Set(app.LevelOf(c.Log.Level))
+	o := &slog.HandlerOptions{Level: level}
+	if c.Log.Format == "text" || c.Log.Format == "auto" && env.Terminal {
+		return slog.New(slog.NewTextHandler(env.Stderr, o)), level
+	}
+	return slog.New(slog.NewJSONHandler(env.Stderr, o)), level
+}
+
+func serve(ctx context.Context, c *call) error {
+	hup := c.signals.onReload()
+	loaded, err := c.loadConfig()
+	if err != nil {
+		return err
+	}
+	o := app.Options{Loaded: loaded, Load: c.loadConfig, Version: versionOf().Version, Notice: c.env.Stdout}
+	o.Logger, o.Level = newLogger(c.env, loaded.Config)
+	if c.env.App != nil {
+		c.env.App(&o)
+	}
+	a, err := app.New(ctx, o)
+	if err != nil {
+		return &failure{what: "onced could not start", why: err.Error(), try: remedy(err),
+			code: exitCode(err), err: err}
+	}
+	if c.env.Serving != nil {
+		c.env.Serving(a)
+	}
+	var reloads sync.WaitGroup
+	reloading, stop := context.WithCancel(ctx)
+	reloads.Go(func() { reloadOn(reloading, hup, a, o.Logger) })
+	err = a.Run(ctx)
+	stop()
+	reloads.Wait()
+	if err != nil {
+		return &failure{what: "onced stopped with an error", why: err.Error(), try: remedy(err),
+			code: exitCode(err), err: err}
+	}
+	return nil
+}
+
+// reloadOn reloads for each request until ctx ends.
+func reloadOn(ctx context.Context, requests <-chan struct{}, a *app.App, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-requests:
+		}
+		done, err := a.Reload()
+		for _, w := range done.Warnings {
+			log.Warn(w.String())
+		}
+		for _, key := range done.Restart {
+			log.Warn("restart needed: the change of this key is not in force", "key", key)
+		}
+		if err != nil {
+			log.Error("the configuration was not reloaded; the old one stays in force", "err", err)
+			continue
+		}
+		log.Info("the configuration was reloaded", "routes", len(a.Config().Routes))
+	}
+}
