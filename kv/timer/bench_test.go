@@ -36,7 +36,8 @@ func BenchmarkSet(b *testing.B) {
 			due := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 			for i := 0; b.Loop(); i++ {
 				err := s.Update(b.Context(), func(w kv.Writer) error {
-					return r.Set(w, Timer{Kind: "bench", Owner: fmt.Sprint(i), Due: due.Add(time.Duration(i))})
+					t := Timer{Kind: "bench", Owner: fmt.Sprint(i), Due: due.Add(time.Duration(i))}
+					return r.Set(w, t)
 				})
 				if err != nil {
 					b.Fatal(err)

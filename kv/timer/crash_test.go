@@ -3,6 +3,7 @@ package timer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,9 +32,9 @@ func TestACommitBetweenLookingAndSleepingIsNotMissed(t *testing.T) {
 		r := w.runner()
 		w.handle(r, "test", Handler{Tx: note(w.start)})
 		w.set(r, w.in("first", time.Hour), w.in("far", 10*time.Hour))
-		views := 0
+		var views atomic.Int64
 		r.store = hooked{w.store, func() {
-			switch views++; views {
+			switch views.Add(1) {
 			case 2: // the first look of the lane; it will sleep for the first timer
 				w.set(r, w.in("early", time.Minute))
 			case 7: // it has fired the first, and will sleep for the far one
@@ -43,8 +44,8 @@ func TestACommitBetweenLookingAndSleepingIsNotMissed(t *testing.T) {
 		defer w.run(r)()
 		w.sleep(2 * time.Hour)
 		w.wantFired("early@1m0s first@1h0m0s")
-		if views != 8 {
-			w.Fatalf("%d reads; the hooks are not where they should be", views)
+		if n := views.Load(); n != 8 {
+			w.Fatalf("%d reads; the hooks are not where they should be", n)
 		}
 		w.sleep(9 * time.Hour)
 		w.wantFired("early@1m0s first@1h0m0s near@5h0m0s far@10h0m0s")
