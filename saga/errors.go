@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"onced/kv/claim"
 )
 
 // The classes of errors, for errors.Is. Each has a type with the details, for
@@ -35,6 +37,9 @@ type RefusedError struct {
 	Message string `json:"message"`
 	// Detail is any further JSON, or nil.
 	Detail json.RawMessage `json:"detail,omitempty"`
+	// Answer, when it has a type, is what is stored and given back instead of the
+	// fields above: a refusal in the callee's own form, byte for byte.
+	Answer claim.Result `json:"-"`
 }
 
 // Error returns the message with the code.

@@ -25,6 +25,9 @@ type Operation[A, R any] struct {
 	check       func(context.Context, A, Doubt) (R, bool, error)
 	oldResult   func(string, []byte) (R, error)
 
+	encodeResult func(R) ([]byte, error)
+	decodeResult func([]byte) (R, error)
+
 	unsaved unsaved
 }
 
@@ -142,7 +145,7 @@ func (o *Operation[A, R]) problem() (field, problem string) {
 	if field, problem := o.takeFuncs(); problem != "" {
 		return field, problem
 	}
-	if problem := resultProblem[R](); problem != "" {
+	if problem := resultProblem[R](); problem != "" && o.encodeResult == nil {
 		return "result", problem
 	}
 	if o.fingerprint == nil {
@@ -165,6 +168,8 @@ func (o *Operation[A, R]) takeFuncs() (field, problem string) {
 		{"Intent", func() (string, bool) { return typed(o.set.intent, &o.intent) }},
 		{"Check", func() (string, bool) { return typed(o.set.check, &o.check) }},
 		{"OldResult", func() (string, bool) { return typed(o.set.oldResult, &o.oldResult) }},
+		{"Codec", func() (string, bool) { return typed(o.set.encodeResult, &o.encodeResult) }},
+		{"Codec", func() (string, bool) { return typed(o.set.decodeResult, &o.decodeResult) }},
 	} {
 		if problem, ok := f.take(); !ok {
 			return f.field, problem
@@ -193,7 +198,7 @@ func (o *Operation[A, R]) DownstreamKey(arg A) string {
 // ResultOf returns the result to record when a person resolves a claim of this
 // operation as done with the value v. See [RefusalOf] for a refusal.
 func (o *Operation[A, R]) ResultOf(v R) (claim.Result, error) {
-	data, err := encode(v)
+	data, err := o.encode(v)
 	if err != nil {
 		return claim.Result{}, fmt.Errorf("saga: operation %q: result: %w", o.name, err)
 	}

@@ -32,6 +32,8 @@ type Option struct{ apply func(*settings) }
 type settings struct {
 	key, principal, fingerprint, intent, check, oldResult any
 
+	encodeResult, decodeResult any // of Codec
+
 	settlesAfter, keyValidFor, timeout, wait time.Duration
 
 	resultType string

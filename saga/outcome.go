@@ -95,7 +95,7 @@ func (m *mark) Unwrap() error { return m.err }
 func (m *mark) refusal(err error) *RefusedError {
 	var r *RefusedError
 	if errors.As(m.err, &r) {
-		return &RefusedError{Code: r.Code, Message: r.Message, Detail: r.Detail}
+		return &RefusedError{Code: r.Code, Message: r.Message, Detail: r.Detail, Answer: r.Answer}
 	}
 	return &RefusedError{Message: err.Error()}
 }

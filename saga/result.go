@@ -32,6 +32,9 @@ func (o *Operation[A, R]) encoded(v R) claim.Result {
 }
 
 func encodedRefusal(r *RefusedError) claim.Result {
+	if r.Answer.Type != "" {
+		return r.Answer
+	}
 	res, err := RefusalOf(*r)
 	if err != nil { // the detail is not JSON
 		res, _ = RefusalOf(RefusedError{Code: r.Code, Message: r.Message})
@@ -78,6 +81,8 @@ func (o *Operation[A, R]) decode(res claim.Result) (v R, err error) {
 	case res.Type != o.set.resultType && res.Type != typeJSON && res.Type != "":
 		return v, fmt.Errorf("it was stored as %q, the operation reads %q; read it with OldResult",
 			res.Type, o.set.resultType)
+	case o.decodeResult != nil && res.Type == o.set.resultType:
+		return o.decodeResult(res.Data)
 	case len(res.Data) == 0:
 		return v, fmt.Errorf("it is empty")
 	}
@@ -93,6 +98,9 @@ func refusedFrom(r claim.Record) *RefusedError {
 	out := &RefusedError{}
 	if json.Unmarshal(r.Result.Data, out) != nil {
 		out = &RefusedError{Message: string(r.Result.Data)}
+	}
+	if r.Result.Type != typeRefusal {
+		out.Answer = r.Result
 	}
 	if out.Message == "" {
 		out.Message = "the effect did not happen and will not"
