@@ -15,6 +15,7 @@ type turn struct {
 	held   bool
 	waking bool      // a woken waiter has not looked yet
 	queue  []*waiter // in the order of asking
+	spare  []*waiter // for reuse; of this store only, since a channel belongs to a test's bubble
 }
 
 // waiter is one that waits. Its fields are guarded by turn.mu.
@@ -23,8 +24,6 @@ type waiter struct {
 	passed int           // times it was woken and found the turn taken
 	given  bool          // the turn was handed to it
 }
-
-var waiters = sync.Pool{New: func() any { return &waiter{wake: make(chan struct{}, 1)} }}
 
 // take waits for the turn, or until stop is closed; it reports whether the turn
 // is held.
@@ -40,15 +39,13 @@ func (t *turn) take(stop <-chan struct{}) bool {
 		t.mu.Unlock()
 		return true
 	}
-	w := waiters.Get().(*waiter)
-	w.passed, w.given = 0, false
+	w := t.waiter()
 	t.queue = append(t.queue, w)
 	t.mu.Unlock()
 	for {
 		select {
 		case <-w.wake:
 			if t.look(w) {
-				waiters.Put(w)
 				return true
 			}
 		case <-stop:
@@ -58,16 +55,25 @@ func (t *turn) take(stop <-chan struct{}) bool {
 	}
 }
 
+// waiter returns a waiter that is in no queue.
+func (t *turn) waiter() *waiter {
+	if n := len(t.spare); n > 0 {
+		w := t.spare[n-1]
+		t.spare = t.spare[:n-1]
+		return w
+	}
+	return &waiter{wake: make(chan struct{}, 1)}
+}
+
 // look is a woken waiter's try to take the turn.
 func (t *turn) look(w *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waking = false
-	if w.given {
-		return true
-	}
-	if !t.held {
+	if w.given || !t.held {
 		t.held = true
+		w.passed, w.given = 0, false
+		t.spare = append(t.spare, w)
 		return true
 	}
 	w.passed++
