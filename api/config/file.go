@@ -242,6 +242,7 @@ func (l *loader) list(n *yaml.Node, v reflect.Value, f field, path string) {
 		}
 		if e := f.appendLeaf(v, item.Value); e != nil {
 			l.addLeaf(l.at(item), p, item.Value, e)
+			l.failed[path] = true // what is missing from it is not known
 		}
 	}
 }
@@ -288,7 +289,7 @@ func (l *loader) scalar(n *yaml.Node, v reflect.Value, f field, path, source str
 	if f.typ == secretType {
 		if o, set := l.origins[path]; set && o.Kind == FromFile {
 			l.add(Problem{Origin: at, Key: path + source, Text: "is given twice",
-				Remedy: fmt.Sprintf("leave one of %s, %[1]s%s and %[1]s%s", f.key, fileSuffix, envSuffix)})
+				Remedy: fmt.Sprintf("leave one of %[1]s, %[1]s_file and %[1]s_env", f.key)})
 			return
 		}
 	}

@@ -66,7 +66,8 @@ func (l *Loaded) Origin(path string) Origin {
 // Load makes a Config. Its error is an [*Error] with all problems. It has no
 // effect, and may be called again for a reload.
 func Load(src Source) (*Loaded, error) {
-	l := &loader{cfg: *Default(), origins: map[string]Origin{}, env: map[string]string{}, read: src.ReadFile}
+	l := newLoader(*Default())
+	l.read = src.ReadFile
 	if l.read == nil {
 		l.read = readFile
 	}
@@ -91,6 +92,7 @@ type loader struct {
 	cfg      Config
 	origins  map[string]Origin
 	problems problemList
+	failed   map[string]bool // the keys of problems
 	warnings []Problem
 
 	file string // the file's name, once there is one
@@ -98,11 +100,16 @@ type loader struct {
 	read func(name string) ([]byte, error)
 }
 
+func newLoader(c Config) *loader {
+	return &loader{cfg: c, origins: map[string]Origin{}, env: map[string]string{}, failed: map[string]bool{}}
+}
+
 // add notes a problem. What was given for a secret is not kept.
 func (l *loader) add(p Problem) {
 	if secretPath(p.Key) {
 		p.Value = ""
 	}
+	l.failed[p.Key] = true
 	l.problems = append(l.problems, p)
 }
 

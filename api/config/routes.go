@@ -127,9 +127,7 @@ func (l *loader) routePath(r *Route, path string) {
 
 func (l *loader) routeRequest(r *Route, path string) {
 	if r.Upstream.Host == "" {
-		if l.originOf(path+".upstream") == l.originOf(path) { // else the problem is already known
-			l.wrong(path+".upstream", Problem{Text: "is missing", Remedy: "for example upstream: http://127.0.0.1:9000"})
-		}
+		l.wrong(path+".upstream", Problem{Text: "is missing", Remedy: "for example upstream: http://127.0.0.1:9000"})
 	}
 	if len(r.Methods) == 0 {
 		l.wrong(path+".methods", Problem{Text: "is empty", Remedy: "name at least one, for example POST"})
@@ -148,6 +146,9 @@ func (l *loader) routeRequest(r *Route, path string) {
 	}
 	for i, h := range r.Headers {
 		p := fmt.Sprintf("%s.headers[%d]", path, i)
+		if !l.failed[p+".value"+fileSuffix] && !l.failed[p+".value"+envSuffix] && h.Value.IsZero() {
+			l.wrong(p+".value", Problem{Text: "is missing", Remedy: "give one of value, value_file and value_env"})
+		}
 		l.header(p+".name", h.Name)
 		if strings.EqualFold(h.Name, r.UpstreamKeyHeader) {
 			l.wrong(p+".name", Problem{Value: h.Name, Text: "is the header of the derived key",
@@ -249,11 +250,12 @@ func (l *loader) routeCheck(c *Check, path string) {
 		l.header(path+".headers."+quoteKey(name), name)
 		l.template(path+".headers."+quoteKey(name), text)
 	}
-	if !usesKey(c) {
+	if !usesKey(c) && !l.failed[path+".path"] {
 		l.wrong(path, Problem{Text: "does not say which request it looks up",
 			Remedy: "put {downstream_key} or {key} into path, query or headers"})
 	}
-	if !c.Done.Set() && !c.Refused.Set() && !c.Absent.Set() {
+	unread := l.failed[path+".done.status"] || l.failed[path+".refused.status"] || l.failed[path+".absent.status"]
+	if !unread && !c.Done.Set() && !c.Refused.Set() && !c.Absent.Set() {
 		l.wrong(path, Problem{Text: "recognises no answer",
 			Remedy: "say for example done: {status: 200} and absent: {status: 404}"})
 	}

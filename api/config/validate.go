@@ -34,8 +34,12 @@ func IsLoopback(addr string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// wrong notes that the value of a key does not fit.
+// wrong notes that the value of a key does not fit, unless the value could not
+// be read in the first place.
 func (l *loader) wrong(path string, p Problem) {
+	if l.failed[path] {
+		return
+	}
 	p.Key = path
 	p.Origin = l.originOf(path)
 	l.add(p)
@@ -144,7 +148,7 @@ func Merge(old, next *Config) (merged *Config, restart []string, err error) {
 		v.Set(was[path])
 	})
 	if len(restart) > 0 {
-		l := &loader{cfg: m, origins: map[string]Origin{}}
+		l := newLoader(m)
 		l.validate()
 		if err := l.problems.err(); err != nil {
 			return nil, restart, fmt.Errorf("without a restart for %s: %w", strings.Join(restart, ", "), err)
