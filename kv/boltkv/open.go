@@ -1,6 +1,7 @@
 package boltkv
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,9 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -22,27 +26,23 @@ const schemaVersion = 1
 const application = "onced"
 
 var (
-	metaBucket = []byte("_onced")
+	// metaBucket is longer than any table's name may be.
+	metaBucket = []byte("onced: about this file (application, schema, epoch); not a table of rows")
 	keyApp     = []byte("application")
 	keySchema  = []byte("schema")
 	keyEpoch   = []byte("epoch")
 )
 
-// migration changes a file from one schema version to the next, in one
-// transaction. It must be able to run again after a crash before its commit.
-type migration func(*bolt.Tx) error
-
-// builtinMigrations are keyed by the version they start from.
-var builtinMigrations = map[uint64]migration{}
-
 // mapHeadroom is the address space kept for the file to grow into, so that a
 // long read does not make a writer wait for a larger map. It costs no memory.
 func mapHeadroom(size int64) int {
-	headroom := int64(16 << 30)
-	if bits.UintSize == 32 {
-		headroom = 256 << 20
+	if runtime.GOOS == "windows" {
+		return 0 // the file would be made as large as the map
 	}
-	return int(max(headroom, min(2*size, int64(bits.UintSize)<<25)))
+	if bits.UintSize == 32 {
+		return int(min(max(256<<20, 2*size), 1<<30))
+	}
+	return int(max(16<<30, 2*size))
 }
 
 // engineOptions returns the options for a file of size bytes.
@@ -50,76 +50,129 @@ func engineOptions(size int64) *bolt.Options {
 	return &bolt.Options{
 		FreelistType:    bolt.FreelistMapType,
 		InitialMmapSize: mapHeadroom(size),
+		PageSize:        pageSize,
 		NoStatistics:    true,
 	}
 }
 
-// openFile opens or makes the file, checks that it is ours, migrates it, and
-// starts a new epoch.
-func openFile(path string, o Options) (*bolt.DB, uint64, error) {
-	size, err := precheck(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	opt := engineOptions(size)
-	opt.Timeout = o.LockTimeout
-	db, err := bolt.Open(path, 0o600, opt)
-	if err != nil {
-		return nil, 0, openError(path, err)
-	}
-	epoch, err := start(db, o)
-	if err == nil && size == 0 {
-		err = syncFolder(filepath.Dir(path))
-	}
-	if err != nil {
-		_ = db.Close()
-		return nil, 0, fmt.Errorf("boltkv: open %s: %w", path, err)
-	}
-	return db, epoch, nil
+// opened is an open file.
+type opened struct {
+	db    *bolt.DB
+	file  *os.File // bbolt's; read here only
+	isNew bool
+	epoch uint64
 }
 
-// boltMagic is at byte 16 of each of the first two pages of a bbolt file.
-const boltMagic = 0xED0CDAED
+// openFile opens or makes the file, checks that it is ours, migrates it, and
+// starts a new epoch.
+func openFile(ctx context.Context, path string, o Options) (f *opened, err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("boltkv: make the folder of %s: %w", path, err)
+	}
+	var size int64
+	if info, err := os.Stat(path); err == nil {
+		size = info.Size()
+	}
+	for headroom := mapHeadroom(size); ; headroom /= 4 {
+		f, err = openEngine(ctx, path, headroom, o)
+		if headroom < 1<<20 || !errors.Is(err, syscall.ENOMEM) {
+			break // else address space is limited: with a smaller map it may do
+		}
+	}
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	err = guard(func() (err error) {
+		f.epoch, err = start(f.db, o)
+		return err
+	})
+	if err == nil && f.isNew {
+		err = syncFolder(dir)
+	}
+	if err != nil {
+		_ = f.db.Close()
+		return nil, openError(path, err)
+	}
+	return f, nil
+}
 
-// precheck makes the folder, and refuses a file that bbolt would overwrite or
-// misread. It returns the file's size, 0 when it is to be made.
-func precheck(path string) (int64, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return 0, fmt.Errorf("boltkv: make the folder of %s: %w", path, err)
+// openEngine locks the file, looks at it, and lets bbolt open it.
+func openEngine(ctx context.Context, path string, headroom int, o Options) (*opened, error) {
+	opt := engineOptions(0)
+	opt.InitialMmapSize = headroom
+	opt.Timeout = o.LockTimeout
+	// Or opening might write the list, also into a file that is then refused.
+	// The first commit decides.
+	opt.NoFreelistSync = true
+	f := &opened{}
+	opt.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		file, err := os.OpenFile(name, flag, mode)
+		if err != nil || f.file != nil { // the second is bbolt copying the file
+			return file, err
+		}
+		if err := f.prepare(ctx, file, o); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		f.file = file
+		return file, nil
 	}
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+	err := guard(func() (err error) {
+		f.db, err = bolt.Open(path, 0o600, opt)
+		return err
+	})
+	if err != nil && f.file != nil {
+		_ = f.file.Close() // bbolt leaves it open, and locked, when it panics
 	}
+	return f, err
+}
+
+// prepare locks and inspects the file before bbolt touches it.
+func (f *opened) prepare(ctx context.Context, file *os.File, o Options) error {
+	locked, err := lockFile(ctx, file, o.LockTimeout)
 	if err != nil {
-		return 0, fmt.Errorf("boltkv: open %s: %w", path, err)
+		return err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	m, isNew, err := inspect(file, locked)
 	if err != nil {
-		return 0, fmt.Errorf("boltkv: open %s: %w", path, err)
+		return err
 	}
-	if info.IsDir() {
-		return 0, fmt.Errorf("boltkv: open %s: %w: it is a folder; name a file in it", path, kv.ErrForeign)
+	f.isNew = isNew
+	if isNew || m.list != noList {
+		return nil
 	}
-	if info.Size() == 0 {
-		return 0, nil
+	// The last process was killed while it kept the free list out of the file:
+	// bbolt will visit all pages in use. In the order of the file this is read
+	// many times faster than in theirs.
+	if o.Logger != nil {
+		o.Logger.Info("rebuilding the free list; the store was not closed", "pages", m.pages)
 	}
-	var head [20]byte
-	if _, err := io.ReadFull(f, head[:]); err != nil || binary.NativeEndian.Uint32(head[16:]) != boltMagic {
-		return 0, fmt.Errorf("boltkv: open %s: %w; name another file", path, kv.ErrForeign)
-	}
-	return info.Size(), nil
+	_, err = io.Copy(io.Discard, io.NewSectionReader(file, 0, int64(m.pages)*m.pageSize))
+	return err
+}
+
+// guard turns a panic of bbolt, which is its way to report damage, and a fault
+// in the mapped file into an error.
+func guard(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w (%v); restore it from a backup", kv.ErrCorrupt, p)
+		}
+	}()
+	return fn()
 }
 
 func openError(path string, err error) error {
-	if errors.Is(err, bolterrors.ErrTimeout) {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("boltkv: open %s: %w%s; stop it, or use another data folder",
 			path, kv.ErrLocked, lockHolder(path))
-	}
-	if errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrVersionMismatch) ||
-		errors.Is(err, bolterrors.ErrChecksum) {
-		return fmt.Errorf("boltkv: open %s: %w (%w); restore it from a backup", path, kv.ErrCorrupt, err)
+	case errors.Is(err, syscall.EISDIR):
+		return fmt.Errorf("boltkv: open %s: %w: it is a folder; name a file in it", path, kv.ErrForeign)
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("boltkv: open %s: %w; the store needs to be writable: change its owner or mode, "+
+			"or use another data folder", path, err)
 	}
 	return fmt.Errorf("boltkv: open %s: %w", path, err)
 }
@@ -133,6 +186,7 @@ func start(db *bolt.DB, o Options) (epoch uint64, err error) {
 	if version > o.schema {
 		return 0, fmt.Errorf("%w (schema %d, known up to %d)", kv.ErrNewer, version, o.schema)
 	}
+	db.NoFreelistSync = false
 	if version > 0 && version < o.schema {
 		if err := migrate(db, version, o); err != nil {
 			return 0, err
@@ -144,95 +198,10 @@ func start(db *bolt.DB, o Options) (epoch uint64, err error) {
 			return err
 		}
 		epoch = getUint(b, keyEpoch) + 1
-		return errors.Join(b.Put(keyApp, []byte(application)), putUint(b, keySchema, o.schema), putUint(b, keyEpoch, epoch))
+		return errors.Join(b.Put(keyApp, []byte(application)), putUint(b, keySchema, o.schema),
+			putUint(b, keyEpoch, epoch))
 	})
 	return epoch, err
-}
-
-// readSchema returns the file's schema version, 0 for a new file.
-func readSchema(db *bolt.DB) (version uint64, err error) {
-	err = db.View(func(tx *bolt.Tx) error {
-		b := tx.Bucket(metaBucket)
-		if b == nil {
-			if name, _ := tx.Cursor().First(); name != nil {
-				return fmt.Errorf("%w: it is a bbolt file of another program; name another file", kv.ErrForeign)
-			}
-			return nil
-		}
-		if app := string(b.Get(keyApp)); app != application {
-			return fmt.Errorf("%w: its application id is %q; name another file", kv.ErrForeign, app)
-		}
-		if version = getUint(b, keySchema); version == 0 {
-			return fmt.Errorf("%w: it has no schema version", kv.ErrCorrupt)
-		}
-		return nil
-	})
-	return version, err
-}
-
-// migrate takes a snapshot beside the file and then steps the schema forward,
-// one transaction a step.
-func migrate(db *bolt.DB, version uint64, o Options) error {
-	backup := fmt.Sprintf("%s.schema%d.bak", db.Path(), version)
-	if err := snapshotTo(db, backup); err != nil {
-		return fmt.Errorf("snapshot before migration: %w", err)
-	}
-	for ; version < o.schema; version++ {
-		step := o.migrations[version]
-		if step == nil {
-			return fmt.Errorf("%w: no migration from schema %d", kv.ErrCorrupt, version)
-		}
-		err := db.Update(func(tx *bolt.Tx) error {
-			if err := step(tx); err != nil {
-				return err
-			}
-			return putUint(tx.Bucket(metaBucket), keySchema, version+1)
-		})
-		if err != nil {
-			return fmt.Errorf("migrate from schema %d (the file before it is in %s): %w", version, backup, err)
-		}
-	}
-	if o.Logger != nil {
-		o.Logger.Info("store migrated", "schema", o.schema, "snapshot", backup)
-	}
-	return nil
-}
-
-// snapshotTo writes a consistent copy of the file to path, whole or not at all.
-// A complete copy from an earlier try is kept.
-func snapshotTo(db *bolt.DB, path string) error {
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	part := path + ".part"
-	err := db.View(func(tx *bolt.Tx) error { return tx.CopyFile(part, 0o600) })
-	if err != nil {
-		return err
-	}
-	if err := syncFile(part); err != nil {
-		return err
-	}
-	if err := os.Rename(part, path); err != nil {
-		return err
-	}
-	return syncFolder(filepath.Dir(path))
-}
-
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// syncFolder makes a new name in a folder durable.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 func getUint(b *bolt.Bucket, key []byte) uint64 {

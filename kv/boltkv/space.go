@@ -2,6 +2,8 @@ package boltkv
 
 import (
 	"fmt"
+	"math/bits"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -12,10 +14,14 @@ import (
 // spaceEvery is how long a reading of the free space is believed.
 const spaceEvery = time.Second
 
+// maxFile32 is how much bbolt can map where addresses have 32 bits.
+const maxFile32 = 0x7FFFFFFF
+
 // spaceGauge answers whether new work may begin, from a reading of the file
 // system that is at most spaceEvery old.
 type spaceGauge struct {
-	dir  string
+	path string
+	max  int64 // of the file, 0 means no bound
 	min  int64
 	now  func() time.Time
 	read func(dir string) (uint64, error)
@@ -26,7 +32,11 @@ type spaceGauge struct {
 }
 
 func newSpaceGauge(path string, o Options) *spaceGauge {
-	return &spaceGauge{dir: filepath.Dir(path), min: o.MinFree, now: o.Clock.Now, read: o.space}
+	g := &spaceGauge{path: path, min: o.MinFree, now: o.Clock.Now, read: o.space}
+	if bits.UintSize == 32 {
+		g.max = maxFile32
+	}
+	return g
 }
 
 func (g *spaceGauge) admit() error {
@@ -44,9 +54,20 @@ func (g *spaceGauge) admit() error {
 
 // measure lets work begin when the space cannot be told: the commit decides.
 func (g *spaceGauge) measure() error {
-	free, err := g.read(g.dir)
-	if err != nil || free >= uint64(g.min) {
+	dir := filepath.Dir(g.path)
+	free, err := g.read(dir)
+	if err != nil {
 		return nil
 	}
-	return fmt.Errorf("%w (%d MiB free in %s, the mark is %d MiB)", kv.ErrNoSpace, free>>20, g.dir, g.min>>20)
+	if free < uint64(g.min) {
+		return fmt.Errorf("%w (%d MiB free in %s, the mark is %d MiB)", kv.ErrNoSpace, free>>20, dir, g.min>>20)
+	}
+	if g.max == 0 {
+		return nil
+	}
+	if info, err := os.Stat(g.path); err == nil && info.Size()+g.min > g.max {
+		return fmt.Errorf("%w (%s has %d MiB, on this machine it can have %d MiB less the mark of %d MiB)",
+			kv.ErrNoSpace, g.path, info.Size()>>20, g.max>>20, g.min>>20)
+	}
+	return nil
 }

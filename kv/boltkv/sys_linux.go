@@ -18,7 +18,7 @@ func freeSpace(dir string) (uint64, error) {
 }
 
 // lockHolder names the process that holds the lock of the file, as far as the
-// kernel tells.
+// kernel tells. It names none that it is not sure of: a reader may end it.
 func lockHolder(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -33,13 +33,30 @@ func lockHolder(path string) string {
 		return ""
 	}
 	defer f.Close()
-	inode := fmt.Sprintf(":%d", st.Ino)
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		// 1: FLOCK  ADVISORY  WRITE 4211 fe:00:131 0 EOF
 		field := strings.Fields(lines.Text())
-		if len(field) >= 6 && field[1] == "FLOCK" && strings.HasSuffix(field[5], inode) && field[4] != "-1" {
+		if len(field) < 6 || field[1] != "FLOCK" || !strings.HasSuffix(field[5], fmt.Sprintf(":%d", st.Ino)) {
+			continue
+		}
+		if hasOpen(field[4], info) {
 			return " (process " + field[4] + ")"
 		}
 	}
 	return ""
+}
+
+// hasOpen reports whether a process has the file open, as far as we may see.
+func hasOpen(pid string, file os.FileInfo) bool {
+	dir := "/proc/" + pid + "/fd/"
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return false
+	}
+	for _, n := range names {
+		if got, err := os.Stat(dir + n.Name()); err == nil && os.SameFile(got, file) {
+			return true
+		}
+	}
+	return false
 }
