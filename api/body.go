@@ -1,0 +1,265 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"onced/api/problem"
+)
+
+// body notes whether a body was read to its end, for then the connection can
+// be used again.
+type body struct {
+	io.ReadCloser
+	limit int64
+	ended bool
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || errors.Is(err, io.EOF)
+	return n, err
+}
+
+// readJSON reads the one JSON object of a request into dst, a pointer to a
+// struct. Its errors are problems.
+func (s *Server) readJSON(c echo.Context, dst any) error {
+	r := c.Request()
+	if err := checkContentType(r); err != nil {
+		return err
+	}
+	raw, err := s.readBody(c)
+	if err != nil {
+		return err
+	}
+	return decodeStrict(raw, dst)
+}
+
+// checkContentType wants exactly one Content-Type, of JSON in UTF-8, and no
+// encoding.
+func checkContentType(r *http.Request) error {
+	given := r.Header.Values("Content-Type")
+	bad := problem.New(problem.UnsupportedMediaType, "").At("Content-Type")
+	if len(given) != 1 {
+		return bad
+	}
+	media, params, err := mime.ParseMediaType(given[0])
+	if err != nil || media != "application/json" {
+		return bad
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return bad
+		}
+	}
+	if len(r.Header.Values("Content-Encoding")) > 0 {
+		return problem.New(problem.UnsupportedMediaType, "an encoded body is not read").At("Content-Encoding")
+	}
+	return nil
+}
+
+// readBody reads within the limits of size and time. The time is bounded by a
+// deadline in the past, set when it is over: that needs no clock.
+func (s *Server) readBody(c echo.Context) ([]byte, error) {
+	r := c.Request()
+	b, _ := r.Body.(*body)
+	if b == nil {
+		return nil, problem.New(problem.InvalidJSON, "there is no body")
+	}
+	if r.ContentLength > b.limit {
+		return nil, tooLarge(b.limit)
+	}
+	ctl := http.NewResponseController(c.Response())
+	late := time.AfterFunc(s.deps.BodyTime, func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) })
+	raw, err := io.ReadAll(b)
+	late.Stop()
+	var large *http.MaxBytesError
+	var netErr net.Error
+	switch {
+	case err == nil:
+		return raw, nil
+	case errors.As(err, &large):
+		return nil, tooLarge(b.limit)
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return nil, problem.New(problem.RequestTimeout, fmt.Sprintf("the body must arrive within %v", s.deps.BodyTime))
+	}
+	return nil, problem.New(problem.BadRequest, "the body could not be read to its end")
+}
+
+func tooLarge(limit int64) error {
+	return problem.New(problem.TooLarge, fmt.Sprintf("the limit is %d bytes", limit))
+}
+
+// decodeStrict decodes one JSON object whose members are those of dst, each at
+// most once and spelled exactly. The usual decoder takes "KEY" for "key", the
+// last of two equal members, and a replacement character for what is no text:
+// all three would let one request be read as another.
+func decodeStrict(raw []byte, dst any) error {
+	if !utf8.Valid(raw) {
+		return problem.New(problem.InvalidJSON, "the body is not UTF-8")
+	}
+	if hasLoneSurrogate(raw) {
+		return problem.New(problem.InvalidJSON, `an escape \u names half a character`)
+	}
+	if err := checkMembers(raw, membersOf(dst)); err != nil {
+		return err
+	}
+	err := json.Unmarshal(raw, dst)
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &typ) {
+		return problem.New(problem.InvalidField,
+			fmt.Sprintf("it is a %s and must be a %s", typ.Value, jsonName(typ.Type))).At(typ.Field[strings.LastIndexByte(typ.Field, '.')+1:])
+	}
+	if err != nil {
+		return problem.New(problem.InvalidJSON, "the body is not one JSON object")
+	}
+	return nil
+}
+
+// membersOf lists the names of a struct's members.
+func membersOf(dst any) map[string]bool {
+	names := map[string]bool{}
+	addMembers(names, reflect.TypeOf(dst).Elem())
+	return names
+}
+
+func addMembers(names map[string]bool, t reflect.Type) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			addMembers(names, f.Type)
+			continue
+		}
+		names[name] = true
+	}
+}
+
+// checkMembers walks over the outermost object.
+func checkMembers(raw []byte, known map[string]bool) error {
+	invalid := problem.New(problem.InvalidJSON, "the body is not one JSON object")
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return invalid
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		name, ok := t.(string)
+		if err != nil || !ok {
+			return invalid
+		}
+		if !known[name] {
+			return problem.New(problem.UnknownField, "the member is not one of this request").At(cutText(name))
+		}
+		if seen[name] {
+			return problem.New(problem.InvalidJSON, "a member is given more than once").At(name)
+		}
+		seen[name] = true
+		var skip json.RawMessage
+		if err := d.Decode(&skip); err != nil {
+			return invalid
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return invalid
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return problem.New(problem.InvalidJSON, "data follows the JSON object")
+	}
+	return nil
+}
+
+// hasLoneSurrogate finds escapes of half a character. A backslash stands only
+// inside the texts of JSON.
+func hasLoneSurrogate(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		i++
+		r, ok := escaped(raw, i-1)
+		if !ok || !utf16.IsSurrogate(r) {
+			continue
+		}
+		second, ok := escaped(raw, i+5)
+		if !ok || utf16.DecodeRune(r, second) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escaped reads the escape \uXXXX at i.
+func escaped(raw []byte, i int) (rune, bool) {
+	if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range raw[i+2 : i+6] {
+		n := strings.IndexByte("0123456789abcdef", c|0x20)
+		if n < 0 {
+			return 0, false
+		}
+		r = r<<4 | rune(n)
+	}
+	return r, true
+}
+
+func jsonName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int64, reflect.Int:
+		return "whole number"
+	case reflect.Slice:
+		return "array"
+	default:
+		return "object"
+	}
+}
+
+// cutText bounds a name that a stranger chose before it is answered.
+func cutText(s string) string {
+	const most = 64
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
+}
+
+func parseQuery(raw string) (url.Values, error) {
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, problem.New(problem.BadRequest, "the query is not well-formed")
+	}
+	return q, nil
+}
+
+// json answers with v. Texts are not escaped for HTML: the type says JSON.
+func (s *Server) json(c echo.Context, status int, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("api: encode an answer: %w", err)
+	}
+	return c.Blob(status, echo.MIMEApplicationJSON, b.Bytes())
+}

@@ -1,0 +1,250 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"onced/api/problem"
+	"onced/kv/claim"
+)
+
+// typeJSON is the content type of results that are given as JSON.
+const typeJSON = "application/json"
+
+// resultBody are the members of a request that carry a result.
+type resultBody struct {
+	Result      json.RawMessage `json:"result"`
+	ResultB64   *string         `json:"result_b64"`
+	ContentType *string         `json:"content_type"`
+}
+
+// given reports whether there is any result.
+func (in *resultBody) given() bool {
+	return in.Result != nil || in.ResultB64 != nil || in.ContentType != nil
+}
+
+// result reads the result: JSON, or bytes in base64 with their type, or nothing.
+func (in *resultBody) result() (claim.Result, error) {
+	bad := func(param, detail string) (claim.Result, error) {
+		return claim.Result{}, problem.New(problem.InvalidField, detail).At(param)
+	}
+	switch {
+	case in.Result != nil && in.ResultB64 != nil:
+		return bad("result_b64", "give result or result_b64, not both")
+	case in.Result != nil && in.ContentType != nil && *in.ContentType != typeJSON:
+		return bad("content_type", "result is JSON; give other types in result_b64")
+	case in.Result != nil:
+		return claim.Result{Type: typeJSON, Data: in.Result}, nil
+	}
+	var res claim.Result
+	if in.ContentType != nil {
+		res.Type = *in.ContentType
+	}
+	if in.ResultB64 != nil {
+		b, err := base64.StdEncoding.Strict().DecodeString(*in.ResultB64)
+		if err != nil {
+			return bad("result_b64", "it is not standard base64 with padding")
+		}
+		res.Data = b
+	}
+	return res, nil
+}
+
+// verb is the common course of what an owner does with its claim.
+func (s *Server) verb(
+	c echo.Context, in any, act func(context.Context, claim.ID) (claim.Decision, error),
+) error {
+	id, err := s.visible(c)
+	if err != nil {
+		return err
+	}
+	if !ownsClaim(caller(c), id) {
+		return problem.New(problem.Forbidden, "the claim belongs to another principal")
+	}
+	if err := s.readJSON(c, in); err != nil {
+		return err
+	}
+	d, err := act(c.Request().Context(), id)
+	if err != nil {
+		return s.about(err, id)
+	}
+	return s.decided(c, id, d)
+}
+
+// about names the claim in a problem that it causes.
+func (s *Server) about(err error, id claim.ID) error {
+	p := problemOf(err)
+	if p.Code == problem.Internal {
+		return err // with its cause, for the log
+	}
+	named := *p
+	return named.About(claimPath(id))
+}
+
+// decided answers a decision. What was freed is answered the same the second
+// time, so its old record is not shown.
+func (s *Server) decided(c echo.Context, id claim.ID, d claim.Decision) error {
+	out := claimAnswer{Outcome: d.Kind.String()}
+	if d.RetryAfter > 0 {
+		out.RetryAfterS = int((d.RetryAfter + time.Second - 1) / time.Second)
+	}
+	if d.Kind != claim.Freed {
+		out.Claim = viewClaim(id, d.Record, false)
+		c.Response().Header().Set("ETag", claimETag(d.Record))
+	}
+	return s.json(c, http.StatusOK, out)
+}
+
+func (s *Server) heartbeat(c echo.Context) error {
+	var in struct {
+		Token  string `json:"token"`
+		LeaseS int64  `json:"lease_s"`
+	}
+	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
+		l, err := lease(in.LeaseS)
+		if err != nil {
+			return claim.Decision{}, err
+		}
+		return s.deps.Book.Heartbeat(ctx, claim.Ref{ID: id, Token: in.Token}, l)
+	})
+}
+
+func (s *Server) done(c echo.Context) error { return s.finish(c, s.deps.Book.Done) }
+
+func (s *Server) refused(c echo.Context) error { return s.finish(c, s.deps.Book.Refused) }
+
+func (s *Server) finish(
+	c echo.Context, f func(context.Context, claim.Ref, claim.Result) (claim.Decision, error),
+) error {
+	var in struct {
+		resultBody
+
+		Token string `json:"token"`
+	}
+	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
+		res, err := in.result()
+		if err != nil {
+			return claim.Decision{}, err
+		}
+		return f(ctx, claim.Ref{ID: id, Token: in.Token}, res)
+	})
+}
+
+func (s *Server) release(c echo.Context) error {
+	var in struct {
+		Token string `json:"token"`
+	}
+	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
+		return s.deps.Book.Release(ctx, claim.Ref{ID: id, Token: in.Token})
+	})
+}
+
+func (s *Server) unknown(c echo.Context) error {
+	var in struct {
+		Token  string `json:"token"`
+		Reason string `json:"reason"`
+	}
+	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
+		if err := checkReason(in.Reason, false); err != nil {
+			return claim.Decision{}, err
+		}
+		return s.deps.Book.Unknown(ctx, claim.Ref{ID: id, Token: in.Token}, in.Reason)
+	})
+}
+
+// answers are the words for what a look-up at the callee said.
+var answers = map[string]claim.Answer{"none": claim.NoAnswer, "done": claim.FoundDone,
+	"refused": claim.FoundRefused, "nothing": claim.FoundNothing}
+
+func (s *Server) lookedUp(c echo.Context) error {
+	var in struct {
+		resultBody
+
+		Token         string `json:"token"`
+		Answer        string `json:"answer"`
+		SettlesAfterS int64  `json:"settles_after_s"`
+		Reason        string `json:"reason"`
+	}
+	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
+		a, ok := answers[in.Answer]
+		if !ok {
+			return claim.Decision{}, problem.New(problem.InvalidField, "use done, refused, nothing or none").At("answer")
+		}
+		if err := checkReason(in.Reason, false); err != nil {
+			return claim.Decision{}, err
+		}
+		const most = int64(claim.DefaultRetention / time.Second)
+		if a == claim.FoundNothing && (in.SettlesAfterS < 1 || in.SettlesAfterS > most) {
+			return claim.Decision{}, outOfRange("settles_after_s", 1, most)
+		}
+		res, err := in.result()
+		if err != nil {
+			return claim.Decision{}, err
+		}
+		return s.deps.Book.LookedUp(ctx, claim.Ref{ID: id, Token: in.Token}, claim.Finding{Answer: a,
+			Result: res, SettlesAfter: seconds(in.SettlesAfterS), Reason: in.Reason})
+	})
+}
+
+func (s *Server) repeat(c echo.Context) error {
+	var in struct {
+		Token        string `json:"token"`
+		KeyValidForS int64  `json:"key_valid_for_s"`
+	}
+	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
+		const most = int64(claim.DefaultRetention / time.Second)
+		if in.KeyValidForS < 1 || in.KeyValidForS > most {
+			return claim.Decision{}, outOfRange("key_valid_for_s", 1, most)
+		}
+		return s.deps.Book.Repeat(ctx, claim.Ref{ID: id, Token: in.Token}, seconds(in.KeyValidForS))
+	})
+}
+
+var verdicts = map[string]claim.Verdict{"done": claim.VerdictDone, "refused": claim.VerdictRefused,
+	"free": claim.VerdictFree}
+
+// resolve answers POST /v1/claims/{id}/resolve, an operator's act.
+func (s *Server) resolve(c echo.Context) error {
+	id, err := s.visible(c)
+	if err != nil {
+		return err
+	}
+	version, err := claimVersion(c.Request().Header)
+	if err != nil {
+		return s.about(err, id)
+	}
+	var in struct {
+		resultBody
+
+		Verdict string `json:"verdict"`
+		Reason  string `json:"reason"`
+	}
+	if err := s.readJSON(c, &in); err != nil {
+		return err
+	}
+	v, ok := verdicts[in.Verdict]
+	if !ok {
+		return problem.New(problem.InvalidField, "use done, refused or free").At("verdict")
+	}
+	if err := checkReason(in.Reason, true); err != nil {
+		return err
+	}
+	if v == claim.VerdictFree && in.given() {
+		return problem.New(problem.InvalidField, "a key that is freed has no result").At("result")
+	}
+	res, err := in.result()
+	if err != nil {
+		return err
+	}
+	d, err := s.deps.Book.Resolve(c.Request().Context(), claim.Resolution{ID: id, Version: version,
+		Verdict: v, Result: res, Actor: caller(c).Name, Reason: in.Reason})
+	if err != nil {
+		return s.about(err, id)
+	}
+	return s.decided(c, id, d)
+}

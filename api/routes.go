@@ -1,0 +1,203 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"onced/api/auth"
+	"onced/api/openapi"
+	"onced/api/problem"
+)
+
+// Route is one operation of the API.
+type Route struct {
+	Method string // GET stands for HEAD too
+	Path   string // as in the OpenAPI document
+}
+
+// route is a Route with what it needs.
+type route struct {
+	Route
+	// may lists permissions of which one is enough; none means that no token is
+	// needed.
+	may []auth.Permission
+	// query lists the parameters; nil, as of health checks, lets all pass.
+	query []string
+	// large allows the body of a result.
+	large  bool
+	handle echo.HandlerFunc
+}
+
+// Routes lists the operations of the API.
+func (s *Server) Routes() []Route {
+	var out []Route
+	for _, r := range s.routes() {
+		out = append(out, r.Route)
+	}
+	return out
+}
+
+// seeClaims is enough for reading claims, each its own part.
+var seeClaims = []auth.Permission{auth.ClaimsOwn, auth.ClaimsRead}
+
+func (s *Server) routes() []route {
+	get := func(path string, h echo.HandlerFunc) route {
+		return route{Route: Route{http.MethodGet, path}, handle: h}
+	}
+	v1 := func(method, path string, h echo.HandlerFunc, may ...auth.Permission) route {
+		return route{Route: Route{method, path}, may: may, query: []string{}, handle: h}
+	}
+	with := func(r route, query ...string) route { r.query = query; return r }
+	large := func(r route) route { r.large = true; return r }
+	const get1, post = http.MethodGet, http.MethodPost
+
+	out := []route{
+		get("/livez", s.livez),
+		get("/readyz", s.readyz),
+		get("/openapi.yaml", s.openapi),
+		get("/problems", s.problems),
+		get("/problems/{code}", s.problems),
+
+		v1(post, "/v1/claims", s.claim, auth.ClaimsOwn),
+		with(v1(get1, "/v1/claims", s.listClaims, seeClaims...),
+			"state", "operation", "principal", "limit", "cursor"),
+		with(v1(get1, "/v1/claims/{id}", s.getClaim, seeClaims...), "wait_s"),
+		v1(post, "/v1/claims/{id}/heartbeat", s.heartbeat, auth.ClaimsOwn),
+		large(v1(post, "/v1/claims/{id}/done", s.done, auth.ClaimsOwn)),
+		large(v1(post, "/v1/claims/{id}/refused", s.refused, auth.ClaimsOwn)),
+		v1(post, "/v1/claims/{id}/release", s.release, auth.ClaimsOwn),
+		v1(post, "/v1/claims/{id}/unknown", s.unknown, auth.ClaimsOwn),
+		large(v1(post, "/v1/claims/{id}/looked_up", s.lookedUp, auth.ClaimsOwn)),
+		v1(post, "/v1/claims/{id}/repeat", s.repeat, auth.ClaimsOwn),
+		large(v1(post, "/v1/claims/{id}/resolve", s.resolve, auth.ClaimsResolve)),
+
+		v1(post, "/v1/tokens", s.createToken, auth.TokensManage),
+		with(v1(get1, "/v1/tokens", s.listTokens, auth.TokensManage), "limit", "cursor"),
+		v1(get1, "/v1/tokens/{id}", s.getToken, auth.TokensManage),
+		v1(post, "/v1/tokens/{id}/rotate", s.rotateToken, auth.TokensManage),
+		v1(post, "/v1/tokens/{id}/revoke", s.revokeToken, auth.TokensManage),
+	}
+	if s.deps.Metrics != nil {
+		m := get("/metrics", echo.WrapHandler(s.deps.Metrics))
+		m.may = []auth.Permission{auth.MetricsRead}
+		out = append(out, m)
+	}
+	return out
+}
+
+// endpoint puts the token, the query and the limit of time before a handler.
+func (s *Server) endpoint(rt route) echo.HandlerFunc {
+	limit := s.deps.MaxBody
+	if rt.large {
+		limit = s.deps.MaxResultBody
+	}
+	return func(c echo.Context) error {
+		r := c.Request()
+		exchangeOf(r.Context()).route = rt.Path
+		if rt.Method == http.MethodGet && r.ContentLength != 0 {
+			c.Response().Header().Set("Connection", "close") // nobody will read its body
+		}
+		ctx := r.Context()
+		if len(rt.may) > 0 {
+			who, err := s.authorize(r, rt.may)
+			if err != nil {
+				return err
+			}
+			ctx = auth.WithIdentity(ctx, who)
+		}
+		if err := checkQuery(r, rt.query); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, s.deps.RequestTime)
+		defer cancel()
+		r = r.WithContext(ctx)
+		if r.Body != nil {
+			r.Body = &body{ReadCloser: http.MaxBytesReader(c.Response(), r.Body, limit), limit: limit}
+		}
+		c.SetRequest(r)
+		return rt.handle(c)
+	}
+}
+
+// authorize says who a request comes from, if that one may.
+func (s *Server) authorize(r *http.Request, may []auth.Permission) (auth.Identity, error) {
+	who, err := s.deps.Auth.Identify(r, s.deps.ClientIP(r))
+	var blocked *auth.BlockedError
+	switch {
+	case errors.As(err, &blocked):
+		return who, problem.New(problem.TooManyRequests, "").After(blocked.RetryAfter)
+	case errors.Is(err, auth.ErrRefused):
+		return who, problem.New(problem.Unauthorized, "")
+	case err != nil:
+		return who, err
+	}
+	SetCaller(r.Context(), who)
+	if !slices.ContainsFunc(may, who.Can) {
+		return who, problem.New(problem.Forbidden,
+			"the role "+string(who.Role)+" lacks the permission "+string(may[0]))
+	}
+	return who, nil
+}
+
+// caller is who the request comes from; the endpoint has made sure.
+func caller(c echo.Context) auth.Identity {
+	who, _ := auth.FromContext(c.Request().Context())
+	return who
+}
+
+// checkQuery refuses what a handler would not look at.
+func checkQuery(r *http.Request, known []string) error {
+	if known == nil || r.URL.RawQuery == "" {
+		return nil
+	}
+	q, err := parseQuery(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	for name, values := range q {
+		if !slices.Contains(known, name) {
+			return problem.New(problem.UnknownField, "the parameter is not one of this operation; "+
+				"a token goes into the header Authorization").At(cutText(name))
+		}
+		if len(values) > 1 {
+			return problem.New(problem.InvalidField, "the parameter is given more than once").At(name)
+		}
+	}
+	return nil
+}
+
+func (s *Server) openapi(c echo.Context) error {
+	return c.Blob(http.StatusOK, "application/yaml", openapi.Document())
+}
+
+func (s *Server) problems(c echo.Context) error {
+	problem.Page(c.Response(), c.Request())
+	return nil
+}
+
+func (s *Server) livez(c echo.Context) error {
+	return s.json(c, http.StatusOK, health{Status: "ok"})
+}
+
+// health is the answer of /livez and /readyz.
+type health struct {
+	Status     string      `json:"status"`
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+func (s *Server) readyz(c echo.Context) error {
+	out, status := health{Status: "ready"}, http.StatusOK
+	if s.deps.Readiness != nil {
+		out.Conditions = s.deps.Readiness.Ready(c.Request().Context())
+	}
+	for _, cond := range out.Conditions {
+		if !cond.OK {
+			out.Status, status = "not_ready", http.StatusServiceUnavailable
+		}
+	}
+	return s.json(c, status, out)
+}
