@@ -266,7 +266,12 @@ func TestKeyDecoderRefuses(t *testing.T) {
 			t.Errorf("%s: error %v, want one with %q", name, err, c.want)
 		}
 	}
-	d := kv.DecodeKey(nil)
+	d := kv.DecodeKey(good)
+	d.Uint() // an error: what follows is not read as if nothing had happened
+	if s := d.String(); s != "" {
+		t.Errorf("after an error a part is read as %q", s)
+	}
+	d = kv.DecodeKey(nil)
 	if d.Bytes() != nil || d.String() != "" || d.Uint() != 0 || d.Int() != 0 || !d.Time().IsZero() {
 		t.Error("after an error a part is not its zero value")
 	}
