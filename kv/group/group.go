@@ -328,24 +328,25 @@ func (s *Store) lead(b, before *batch) {
 		return
 	}
 	if changes := b.rows.changes(); len(changes) > 0 {
-		b.err = s.commit(b, changes)
+		s.commit(b, changes)
 	}
 }
 
 // commit makes one engine commit and, when that fails, stops the store.
-func (s *Store) commit(b *batch, changes []Change) (err error) {
+func (s *Store) commit(b *batch, changes []Change) {
 	s.committing.Store(b)
 	start := s.opt.Clock.Now()
+	var err error
 	finished := false
 	defer func() {
-		if !finished { // the engine panicked: as bad as an error
-			err = fmt.Errorf("the engine panicked: %v", recover())
+		if !finished { // it panicked, or called Goexit: as bad as an error
+			err = fmt.Errorf("the engine did not return: %v", recover())
 		}
-		if err != nil {
+		if err != nil { // set here, for what is called next may panic
+			b.err = fmt.Errorf("%w (cause: %w)", kv.ErrCommitUnknown, err)
 			s.stop(b, err)
-			err = fmt.Errorf("%w (cause: %w)", kv.ErrCommitUnknown, err)
 		}
-		s.observe(b, len(changes), start, err)
+		s.observe(b, len(changes), start, b.err)
 	}()
 	version, err := s.backend.Commit(changes)
 	finished = true
@@ -353,7 +354,6 @@ func (s *Store) commit(b *batch, changes []Change) (err error) {
 		s.durable.Store(version)
 		s.committing.Store(nil)
 	}
-	return err
 }
 
 func (s *Store) stop(b *batch, cause error) {
