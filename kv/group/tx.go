@@ -41,12 +41,32 @@ func (r *reader) Get(t kv.TableID, key []byte) ([]byte, error) {
 // Scan implements [kv.Reader].
 func (r *reader) Scan(t kv.TableID, rg kv.Range) iter.Seq2[kv.Entry, error] {
 	return func(yield func(kv.Entry, error) bool) {
+		rg := rg // a sequence may be ranged over again
 		if err := r.usable(t, anyKey); err != nil {
 			yield(kv.Entry{}, err)
 			return
 		}
-		r.walk(t, r.layers(t, rg, nil), rg, yield)
+		// A row in doubt may be there or not: the scan cannot pass its place.
+		doubtful, ok := r.firstInDoubt(t, rg)
+		if ok && rg.Reverse {
+			rg.From = append(doubtful[:len(doubtful):len(doubtful)], 0)
+		} else if ok {
+			rg.To = doubtful
+		}
+		if r.walk(t, r.layers(t, rg, nil), rg, yield) && ok {
+			yield(kv.Entry{}, inDoubt(t, doubtful))
+		}
 	}
+}
+
+// firstInDoubt returns the first row that a scan of rg would find in doubt.
+func (r *reader) firstInDoubt(t kv.TableID, rg kv.Range) ([]byte, bool) {
+	if table, ok := r.doubt[t]; ok {
+		if it := RangeIter(table, rg); it.Next() {
+			return []byte(it.Key()), true
+		}
+	}
+	return nil, false
 }
 
 // anyKey stands for "some key" where only the table's name is checked.
@@ -84,11 +104,12 @@ func (r *reader) layers(t kv.TableID, rg kv.Range, above []*rows) *merged {
 	return m
 }
 
-func (r *reader) walk(t kv.TableID, m *merged, rg kv.Range, yield func(kv.Entry, error) bool) {
+// walk yields the rows of m, and reports whether it did so to their end.
+func (r *reader) walk(t kv.TableID, m *merged, rg kv.Range, yield func(kv.Entry, error) bool) bool {
 	limited := rg.Limit > 0 && rg.Limit <= kv.MaxScanRows
 	for n := 0; ; n++ {
 		if limited && n == rg.Limit {
-			return
+			return false
 		}
 		var err error
 		if r.ended || n%checkEvery == 0 {
@@ -98,21 +119,19 @@ func (r *reader) walk(t kv.TableID, m *merged, rg kv.Range, yield func(kv.Entry,
 		ok := err == nil
 		if ok {
 			if key, value, ok = m.next(); !ok {
-				return
+				return true
 			}
-			if _, doubtful := r.doubt.get(t, key); doubtful {
-				err = inDoubt(t, key)
-			} else if n == kv.MaxScanRows {
+			if n == kv.MaxScanRows {
 				err = &kv.LimitError{What: "scan of table " + string(t), Limit: kv.MaxScanRows, Unit: "rows",
 					Remedy: "set Range.Limit and go on from the last key, or use kv.Pages"}
 			}
 		}
 		if err != nil {
 			yield(kv.Entry{}, err)
-			return
+			return false
 		}
 		if !yield(kv.Entry{Key: keep(key), Value: keep(value)}, nil) {
-			return
+			return false
 		}
 	}
 }
