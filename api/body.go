@@ -96,7 +96,8 @@ func (s *Server) readBody(c echo.Context) ([]byte, error) {
 	case errors.As(err, &large):
 		return nil, tooLarge(b.limit)
 	case errors.As(err, &netErr) && netErr.Timeout():
-		return nil, problem.New(problem.RequestTimeout, fmt.Sprintf("the body must arrive within %v", s.deps.BodyTime))
+		return nil, problem.New(problem.RequestTimeout,
+			fmt.Sprintf("the body must arrive within %v", s.deps.BodyTime))
 	}
 	return nil, problem.New(problem.BadRequest, "the body could not be read to its end")
 }
@@ -122,8 +123,8 @@ func decodeStrict(raw []byte, dst any) error {
 	err := json.Unmarshal(raw, dst)
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
-		return problem.New(problem.InvalidField,
-			fmt.Sprintf("it is a %s and must be a %s", typ.Value, jsonName(typ.Type))).At(typ.Field[strings.LastIndexByte(typ.Field, '.')+1:])
+		member := typ.Field[strings.LastIndexByte(typ.Field, '.')+1:]
+		return invalidField(member, fmt.Sprintf("it is a %s and must be a %s", typ.Value, jsonName(typ.Type)))
 	}
 	if err != nil {
 		return problem.New(problem.InvalidJSON, "the body is not one JSON object")
@@ -164,7 +165,8 @@ func checkMembers(raw []byte, known map[string]bool) error {
 			return invalid
 		}
 		if !known[name] {
-			return problem.New(problem.UnknownField, "the member is not one of this request").At(cutText(name))
+			return problem.New(problem.UnknownField, "the member is not one of this request").
+				At(cutText(name))
 		}
 		if seen[name] {
 			return problem.New(problem.InvalidJSON, "a member is given more than once").At(name)

@@ -106,7 +106,7 @@ func listingOf(c echo.Context, who auth.Identity) (listing, error) {
 	l := listing{principal: c.QueryParam("principal"), operation: c.QueryParam("operation"),
 		state: c.QueryParam("state")}
 	bad := func(param, detail string) (listing, error) {
-		return l, problem.New(problem.InvalidField, detail).At(param)
+		return l, invalidField(param, detail)
 	}
 	switch l.state {
 	case "open", claim.Pending.String(), claim.Unknown.String():

@@ -104,29 +104,29 @@ func (in *claimRequest) request(principal string) (claim.Request, error) {
 func (in *claimRequest) fingerprint() ([32]byte, error) {
 	switch {
 	case in.Fingerprint != nil && in.Payload != nil:
-		return [32]byte{}, problem.New(problem.InvalidField, "give a fingerprint or a payload, not both").At("payload")
+		return [32]byte{}, invalidField("payload", "give a fingerprint or a payload, not both")
 	case in.Payload != nil:
 		return sha([]byte(*in.Payload)), nil
 	case in.Fingerprint == nil:
-		return [32]byte{}, problem.New(problem.InvalidField,
-			"give the SHA-256 of the request's raw bytes in hex, or a payload to make it from").At("fingerprint")
+		return [32]byte{}, invalidField("fingerprint",
+			"give the SHA-256 of the request's raw bytes in hex, or a payload to make it from")
 	}
 	b, err := hex.DecodeString(*in.Fingerprint)
 	if err != nil || len(b) != 32 {
-		return [32]byte{}, problem.New(problem.InvalidField, "a SHA-256 has 64 hexadecimal digits").At("fingerprint")
+		return [32]byte{}, invalidField("fingerprint", "a SHA-256 has 64 hexadecimal digits")
 	}
 	return [32]byte(b), nil
 }
 
 func checkOperation(op string) error {
 	if op == "" || len(op) > maxOperation {
-		return problem.New(problem.InvalidField,
-			fmt.Sprintf("it is %d bytes long; a name has 1 to %d", len(op), maxOperation)).At("operation")
+		return invalidField("operation",
+			fmt.Sprintf("it is %d bytes long; a name has 1 to %d", len(op), maxOperation))
 	}
 	for _, c := range []byte(op) {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 		if !letter && !strings.ContainsRune("._:/-", rune(c)) {
-			return problem.New(problem.InvalidField, "use a stable name of letters, digits and ._:/-").At("operation")
+			return invalidField("operation", "use a stable name of letters, digits and ._:/-")
 		}
 	}
 	return nil
@@ -142,7 +142,7 @@ func lease(n int64) (time.Duration, error) {
 }
 
 func outOfRange(param string, least, most int64) error {
-	return problem.New(problem.InvalidField, fmt.Sprintf("give a whole number from %d to %d", least, most)).At(param)
+	return invalidField(param, fmt.Sprintf("give a whole number from %d to %d", least, most))
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

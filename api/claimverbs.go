@@ -31,7 +31,7 @@ func (in *resultBody) given() bool {
 // result reads the result: JSON, or bytes in base64 with their type, or nothing.
 func (in *resultBody) result() (claim.Result, error) {
 	bad := func(param, detail string) (claim.Result, error) {
-		return claim.Result{}, problem.New(problem.InvalidField, detail).At(param)
+		return claim.Result{}, invalidField(param, detail)
 	}
 	switch {
 	case in.Result != nil && in.ResultB64 != nil:
@@ -173,7 +173,7 @@ func (s *Server) lookedUp(c echo.Context) error {
 	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
 		a, ok := answers[in.Answer]
 		if !ok {
-			return claim.Decision{}, problem.New(problem.InvalidField, "use done, refused, nothing or none").At("answer")
+			return claim.Decision{}, invalidField("answer", "use done, refused, nothing or none")
 		}
 		if err := checkReason(in.Reason, false); err != nil {
 			return claim.Decision{}, err
@@ -229,13 +229,13 @@ func (s *Server) resolve(c echo.Context) error {
 	}
 	v, ok := verdicts[in.Verdict]
 	if !ok {
-		return problem.New(problem.InvalidField, "use done, refused or free").At("verdict")
+		return invalidField("verdict", "use done, refused or free")
 	}
 	if err := checkReason(in.Reason, true); err != nil {
 		return err
 	}
 	if v == claim.VerdictFree && in.given() {
-		return problem.New(problem.InvalidField, "a key that is freed has no result").At("result")
+		return invalidField("result", "a key that is freed has no result")
 	}
 	res, err := in.result()
 	if err != nil {

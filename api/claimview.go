@@ -57,8 +57,9 @@ type ownerView struct {
 func viewClaim(id claim.ID, r claim.Record, content bool) *claimView {
 	v := &claimView{ID: claimID(id), Scope: id.Scope, Key: id.Key, State: r.State.String(), Try: r.Try,
 		Version: r.Version, Doubt: r.Doubt, CreatedAt: instant(r.CreatedAt), UpdatedAt: instant(r.UpdatedAt),
-		FirstAt: instant(r.FirstAt), UnknownSince: instant(r.UnknownSince), LastSend: instant(r.LastSendBefore),
-		Cause: string(r.Cause), Reason: r.Reason, ResolvedBy: r.Actor, ExpiresAt: instant(r.ExpiresAt),
+		FirstAt: instant(r.FirstAt), UnknownSince: instant(r.UnknownSince),
+		LastSend: instant(r.LastSendBefore), Cause: string(r.Cause), Reason: r.Reason, ResolvedBy: r.Actor,
+		ExpiresAt: instant(r.ExpiresAt),
 		ResultSize: r.ResultSize}
 	v.Principal, v.Operation, _ = partsOf(id.Scope)
 	if r.State == claim.Pending {

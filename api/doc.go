@@ -46,7 +46,7 @@
 //
 // # What the caller must do
 //
-// Serve it by [NewHTTPServer] or with the same limits: the time for headers is
-// the server's to bound. Put the process's one claim.Book and auth.Service into
+// Serve it by a server that bounds the size of headers and the time they take:
+// that is over before a handler is asked. Put the process's one claim.Book and auth.Service into
 // [Deps].
 package api

@@ -62,6 +62,11 @@ func problemOf(err error) *problem.Problem {
 	return p
 }
 
+// invalidField is the problem of a value that is not allowed.
+func invalidField(param, detail string) error {
+	return problem.New(problem.InvalidField, detail).At(param)
+}
+
 func fromEcho(status int) *problem.Problem {
 	switch status {
 	case http.StatusNotFound:

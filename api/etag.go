@@ -49,7 +49,7 @@ func ifMatch(h http.Header) (string, error) {
 			return inner, nil
 		}
 	}
-	return "", problem.New(problem.Stale, "If-Match must be one strong ETag as it was received").At("If-Match")
+	return "", problem.New(problem.Stale, "it must be one strong ETag, as it was received").At("If-Match")
 }
 
 func stale() error { return problem.New(problem.Stale, "").At("If-Match") }
@@ -84,7 +84,7 @@ func plainVersion(h http.Header) (uint64, error) {
 
 // checkReason bounds a text for people.
 func checkReason(s string, required bool) error {
-	bad := func(detail string) error { return problem.New(problem.InvalidField, detail).At("reason") }
+	bad := func(detail string) error { return invalidField("reason", detail) }
 	switch {
 	case required && strings.TrimSpace(s) == "":
 		return bad("say why, for whoever reads the audit")

@@ -164,7 +164,7 @@ func checkQuery(r *http.Request, known []string) error {
 				"a token goes into the header Authorization").At(cutText(name))
 		}
 		if len(values) > 1 {
-			return problem.New(problem.InvalidField, "the parameter is given more than once").At(name)
+			return invalidField(name, "the parameter is given more than once")
 		}
 	}
 	return nil

@@ -154,24 +154,6 @@ func peer(r *http.Request) netip.Addr {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// NewHTTPServer returns a server for h with the limits that h needs: headers of
-// at most 32 KiB within 10 s, and idle connections of at most 2 min. It sets no
-// limit for whole requests: handlers bound their bodies, and some answers take
-// long. The caller sets Addr or listens itself. log takes the server's own
-// complaints; nil is silent.
-func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
-}
-
 // router builds the routes of the API.
 func (s *Server) router() http.Handler {
 	e := echo.New()

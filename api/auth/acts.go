@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"onced/kv"
@@ -220,25 +219,27 @@ func (s *Service) Revoke(ctx context.Context, rev Revocation) (Token, error) {
 	if err := checkAct(rev.Actor, rev.Reason); err != nil {
 		return Token{}, err
 	}
-	return s.act(ctx, func(w kv.Writer) (Token, error) {
-		r, ok, err := byID(w, rev.ID)
-		if err != nil {
-			return Token{}, err
-		}
-		if !ok {
-			return Token{}, ErrNotFound
-		}
-		if r.RevokedAt != 0 {
-			return r.token(), nil
-		}
-		r.RevokedAt = toNano(w.Now())
-		r.Version++
-		if err := tokenTable.Put(w, sumKey(r.Sum), r); err != nil {
-			return Token{}, err
-		}
-		t := r.token()
-		return t, s.audit(w, "revoked", t, audit{Actor: rev.Actor, Reason: rev.Reason})
-	})
+	return s.act(ctx, func(w kv.Writer) (Token, error) { return s.revokeTx(w, rev) })
+}
+
+func (s *Service) revokeTx(w kv.Writer, rev Revocation) (Token, error) {
+	r, ok, err := byID(w, rev.ID)
+	if err != nil {
+		return Token{}, err
+	}
+	if !ok {
+		return Token{}, ErrNotFound
+	}
+	if r.RevokedAt != 0 {
+		return r.token(), nil
+	}
+	r.RevokedAt = toNano(w.Now())
+	r.Version++
+	if err := tokenTable.Put(w, sumKey(r.Sum), r); err != nil {
+		return Token{}, err
+	}
+	t := r.token()
+	return t, s.audit(w, "revoked", t, audit{Actor: rev.Actor, Reason: rev.Reason})
 }
 
 // act runs a change of tokens. Whatever came of it, look-ups start anew.
@@ -257,119 +258,4 @@ func (s *Service) act(ctx context.Context, f func(kv.Writer) (Token, error)) (To
 		return Token{}, err
 	}
 	return out, nil
-}
-
-// firstName is the name of the first token.
-const firstName = "first-admin"
-
-// Bootstrap makes the first token, an admin, when the store has never had one,
-// and passes its secret to show, which presents it to whoever started the
-// process. Only when show has returned nil is the first token settled: after a
-// crash, or a failure, before that, the next Bootstrap replaces it by another. It
-// reports whether show was called. Call it at every start, before serving.
-func (s *Service) Bootstrap(ctx context.Context, show func(secret string) error) (bool, error) {
-	secret, r, err := s.fresh(Spec{Name: firstName, Role: Admin, Principal: firstName})
-	if err != nil {
-		return false, err
-	}
-	t, err := s.act(ctx, func(w kv.Writer) (Token, error) { return s.bootstrapTx(w, r) })
-	if err != nil || t.ID == "" {
-		return false, err
-	}
-	if err := show(secret); err != nil {
-		return true, err
-	}
-	return true, s.store.Update(ctx, func(w kv.Writer) error {
-		return metaTable.Put(w, metaKey, metaRow{ID: t.ID, Shown: true})
-	})
-}
-
-// bootstrapTx returns the zero Token when there is nothing to do.
-func (s *Service) bootstrapTx(w kv.Writer, r row) (Token, error) {
-	meta, ok, err := metaTable.Get(w, metaKey)
-	if err != nil || meta.Shown {
-		return Token{}, err
-	}
-	if ok { // made, and nobody is known to have seen it
-		unseen, found, err := byID(w, meta.ID)
-		if err != nil {
-			return Token{}, err
-		}
-		if found {
-			if err := remove(w, unseen); err != nil {
-				return Token{}, err
-			}
-		}
-	}
-	for _, err := range idTable.Scan(w, kv.Range{Limit: 1}) { // made by hand before the first start
-		if err != nil {
-			return Token{}, err
-		}
-		return Token{}, metaTable.Put(w, metaKey, metaRow{Shown: true})
-	}
-	t, err := s.createTx(w, r, Spec{Actor: "bootstrap"})
-	if err != nil {
-		return Token{}, err
-	}
-	return t, metaTable.Put(w, metaKey, metaRow{ID: t.ID})
-}
-
-// Get returns a token by its id, or [ErrNotFound].
-func (s *Service) Get(ctx context.Context, id string) (Token, error) {
-	var out Token
-	err := s.store.View(ctx, func(rd kv.Reader) error {
-		r, ok, err := byID(rd, id)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return ErrNotFound
-		}
-		out = r.token()
-		return nil
-	})
-	return out, err
-}
-
-// DefaultPage and MaxPage are how many tokens a page of [Service.List] has when
-// none are asked for, and at most.
-const DefaultPage, MaxPage = 50, 200
-
-// List returns tokens in the order of their making, the dead ones too, from
-// after the token with the id after ("" is the beginning), at most limit (0 means
-// DefaultPage). next is the id to go on after, "" at the end.
-func (s *Service) List(ctx context.Context, after string, limit int) (tokens []Token, next string, err error) {
-	if limit <= 0 {
-		limit = DefaultPage
-	}
-	limit = min(limit, MaxPage)
-	if len(after) > MaxName {
-		return nil, "", &FieldError{Field: "after", Problem: "is not an id", Remedy: "use the next of a page"}
-	}
-	rg := kv.Range{Limit: limit + 1}
-	if after != "" {
-		rg.From = append(idKey(after), 0)
-	}
-	err = s.store.View(ctx, func(rd kv.Reader) error {
-		var got []Token
-		for e, err := range idTable.Scan(rd, rg) {
-			if err != nil {
-				return err
-			}
-			r, ok, err := tokenTable.Get(rd, sumKey(e.Value.Sum))
-			if err != nil {
-				return err
-			}
-			if !ok {
-				return errors.Join(kv.ErrCorrupt, errors.New("auth: an id leads to no token"))
-			}
-			got = append(got, r.token())
-		}
-		tokens, next = got, ""
-		if len(got) > limit {
-			tokens, next = got[:limit], got[limit-1].ID
-		}
-		return nil
-	})
-	return tokens, next, err
 }

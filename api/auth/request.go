@@ -8,7 +8,7 @@ import (
 )
 
 // maxHeader is more than any token needs.
-const maxHeader = 256
+const maxHeader = len("Bearer ") + MaxSecret
 
 // Bearer returns the token in the Authorization header. ok is false when there
 // is not exactly one such header of the form "Bearer <token>"; given says

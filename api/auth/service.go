@@ -54,7 +54,8 @@ type Service struct {
 // New returns the Service of a store. It fails only on a Config without a feed.
 func New(store kv.Store, cfg Config) (*Service, error) {
 	if cfg.Feed == nil {
-		return nil, &FieldError{Field: "Feed", Problem: "is nil", Remedy: "acts on tokens are audited: pass a feed"}
+		return nil, &FieldError{Field: "Feed", Problem: "is nil",
+			Remedy: "acts on tokens are audited: pass a feed"}
 	}
 	s := &Service{store: store, feed: cfg.Feed, clock: cfg.Clock, rand: cfg.Rand, log: cfg.Logger}
 	if s.clock == nil {
@@ -111,7 +112,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string, from netip.Ad
 	if wait := s.limiter.blocked(now, from); wait > 0 {
 		return Identity{}, &BlockedError{RetryAfter: wait}
 	}
-	if !wellFormed(secret) {
+	if !plausible(secret) {
 		return Identity{}, s.fail(now, from)
 	}
 	t, ok, err := s.lookup(ctx, key, now)

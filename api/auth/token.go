@@ -5,7 +5,6 @@ import (
 	"encoding/base32"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"onced/kv"
@@ -75,15 +74,22 @@ func newSecret(random io.Reader) (string, error) {
 	return Prefix + secretAlphabet.EncodeToString(b[:]), nil
 }
 
-// wellFormed reports whether s can be a token at all. What is not is refused
-// without a look at the store.
-func wellFormed(s string) bool {
-	text, ok := strings.CutPrefix(s, Prefix)
-	if !ok || len(text) != secretAlphabet.EncodedLen(secretBytes) {
+// MinSecret and MaxSecret bound the length of a token that was chosen elsewhere;
+// see [Service.Provide].
+const MinSecret, MaxSecret = 32, 512
+
+// plausible reports whether s can be a token at all: text without spaces. What
+// cannot is refused without a look at the store.
+func plausible(s string) bool {
+	if len(s) < MinSecret || len(s) > MaxSecret {
 		return false
 	}
-	b, err := secretAlphabet.DecodeString(text)
-	return err == nil && secretAlphabet.EncodeToString(b) == text
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // row is the stored form of a token. Instants are ns since 1970, 0 when unset.
