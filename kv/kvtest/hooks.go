@@ -86,13 +86,13 @@ func (c *call) unanswered(t testing.TB, what string) {
 // transaction's own on top.
 func testMergeGroups(t *testing.T, s *suite) {
 	h := s.hooked(t)
-	put(t, h, "b", "0", "d", "0", "f", "0", "h", "0", "j", "0")
+	put(t, h, "b", "0", "d", "0", "f", "0", "h", "0", "j", "0", "l", "0", "m", "0")
 	h.armed.Store(true)
 	x := h.start(func(w kv.Writer) error {
-		if err := putAll(w, "c", "x", "d", "x", "i", "x"); err != nil {
+		if err := putAll(w, "c", "x", "d", "x", "i", "x", "g", "x", "m", "x"); err != nil {
 			return err
 		}
-		return deleteAll(w, "f", "h")
+		return deleteAll(w, "f", "h", "l")
 	})
 	<-h.entered
 	y := h.start(func(w kv.Writer) error {
@@ -108,33 +108,33 @@ func testMergeGroups(t *testing.T, s *suite) {
 		if err := deleteAll(w, "k", "c", "f"); err != nil {
 			return err
 		}
-		wanted := map[string]string{"a": "y", "b": "z", "c": "-", "d": "y", "f": "-", "h": "y", "i": "-"}
+		wanted := map[string]string{"a": "y", "b": "z", "c": "-", "d": "y", "f": "-", "h": "y", "l": "-", "m": "x"}
 		for key, want := range wanted {
 			if v, err := w.Get(table, []byte(key)); show(v) != want || err != nil {
 				t.Errorf("row %q is %s, %v; want %s", key, show(v), err, want)
 			}
 		}
 		return checkScans(t, w, []scanCase{
-			{kv.Range{}, "a=y b=z d=y e=z h=y j=z"},
-			{kv.Range{Reverse: true}, "j=z h=y e=z d=y b=z a=y"},
-			{kv.Range{From: []byte("b"), To: []byte("h")}, "b=z d=y e=z"},
-			{kv.Range{From: []byte("c"), To: []byte("i"), Reverse: true}, "h=y e=z d=y"},
+			{kv.Range{}, "a=y b=z d=y e=z g=x h=y j=z m=x"},
+			{kv.Range{Reverse: true}, "m=x j=z h=y g=x e=z d=y b=z a=y"},
+			{kv.Range{From: []byte("b"), To: []byte("h")}, "b=z d=y e=z g=x"},
+			{kv.Range{From: []byte("c"), To: []byte("i"), Reverse: true}, "h=y g=x e=z d=y"},
 			{kv.Range{From: []byte("c"), Limit: 1}, "d=y"},
 			{kv.Range{To: []byte("d"), Limit: 1, Reverse: true}, "b=z"},
-			{kv.Range{From: []byte("f"), To: []byte("h")}, ""},
+			{kv.Range{From: []byte("f"), To: []byte("g")}, ""},
 		})
 	})
-	wantAll(t, h, "b=0 d=0 f=0 h=0 j=0") // a View sees what is durable
+	wantAll(t, h, "b=0 d=0 f=0 h=0 j=0 l=0 m=0") // a View sees what is durable
 	h.pass(nil)
 	<-h.entered
-	wantAll(t, h, "b=0 c=x d=x i=x j=0")
+	wantAll(t, h, "b=0 c=x d=x g=x i=x j=0 m=x")
 	h.pass(nil)
 	for _, c := range []*call{x, y, z} {
 		if err := <-c.out; err != nil {
 			t.Error(err)
 		}
 	}
-	wantAll(t, h, "a=y b=z d=y e=z h=y j=z")
+	wantAll(t, h, "a=y b=z d=y e=z g=x h=y j=z m=x")
 }
 
 func testNoAnswerBeforeItsCommit(t *testing.T, s *suite) {

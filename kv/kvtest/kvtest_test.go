@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -40,6 +41,9 @@ func (p *plain) Commit(changes []group.Change) (uint64, error) {
 		if err := p.hook(); err != nil {
 			return 0, err
 		}
+	}
+	for range 50 { // a commit takes its time, so that the next group gathers
+		runtime.Gosched()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
