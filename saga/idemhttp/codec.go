@@ -1,0 +1,177 @@
+package idemhttp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+
+	"onced/kv/claim"
+)
+
+// TypeResponse is the type of stored results that are responses.
+const TypeResponse = "application/vnd.onced.http-response"
+
+// The stored form is the version, a byte of flags, the status in two bytes, the
+// headers, the trailers, and then the body up to the end, or the size of an
+// omitted one. A list of headers is the number of its lines, and for each the name
+// and the value, with their lengths before them.
+const (
+	version     = 1
+	flagOmitted = 1
+	// maxHead bounds everything but the body.
+	maxHead = 256 << 10
+	// maxLines bounds the lines of a list of headers.
+	maxLines = 10_000
+)
+
+var errTruncated = errors.New("idemhttp: a stored response ends too early")
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// ResultOf returns r as it is stored, for whoever resolves a claim by hand.
+func ResultOf(r *Response) (claim.Result, error) {
+	data, err := encode(r.kept(claim.MaxMaxResult, nil))
+	return claim.Result{Type: TypeResponse, Data: data}, err
+}
+
+// encode is the stored form of a response that was kept.
+func encode(r *Response) ([]byte, error) {
+	if r.Status < 200 || r.Status > 999 {
+		return nil, fmt.Errorf("idemhttp: %d is not the status of a response", r.Status)
+	}
+	b := make([]byte, 0, 512+len(r.Body))
+	flags := byte(0)
+	if r.Omitted {
+		flags |= flagOmitted
+	}
+	b = append(b, version, flags)
+	b = binary.BigEndian.AppendUint16(b, uint16(r.Status))
+	b = appendHeader(b, r.Header)
+	b = appendHeader(b, r.Trailer)
+	if len(b) > maxHead {
+		return nil, fmt.Errorf("idemhttp: the headers have %d bytes, the limit is %d", len(b), maxHead)
+	}
+	if r.Omitted {
+		return binary.AppendVarint(b, r.Size), nil
+	}
+	return append(b, r.Body...), nil
+}
+
+// appendHeader writes the lines in the order of their names, so that equal
+// responses have equal bytes.
+func appendHeader(b []byte, h http.Header) []byte {
+	n := 0
+	for _, values := range h {
+		n += len(values)
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		for _, v := range h[name] {
+			b = binary.AppendUvarint(b, uint64(len(name)))
+			b = append(b, name...)
+			b = binary.AppendUvarint(b, uint64(len(v)))
+			b = append(b, v...)
+		}
+	}
+	return b
+}
+
+// decode reads what encode wrote. It trusts nothing: a response that it returns
+// can be sent.
+func decode(data []byte) (*Response, error) {
+	if len(data) < 4 {
+		return nil, errTruncated
+	}
+	if data[0] != version || data[1]&^flagOmitted != 0 {
+		return nil, fmt.Errorf("idemhttp: a stored response of version %d, flags %d: "+
+			"it needs a newer program", data[0], data[1])
+	}
+	r := &Response{Omitted: data[1]&flagOmitted != 0, Status: int(binary.BigEndian.Uint16(data[2:]))}
+	if r.Status < 200 || r.Status > 999 {
+		return nil, fmt.Errorf("idemhttp: a stored response has the status %d", r.Status)
+	}
+	d := decoder{rest: data[4:]}
+	r.Header, r.Trailer = d.header(), d.header()
+	if r.Omitted {
+		size, n := binary.Varint(d.rest)
+		if n <= 0 || n != len(d.rest) || size < -1 {
+			d.fail(errTruncated)
+		}
+		r.Size, d.rest = size, nil
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	if len(d.rest) > 0 {
+		r.Body = d.rest
+	}
+	return r, nil
+}
+
+// decoder reads from rest; after an error it reads nothing more.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err, d.rest = err, nil
+	}
+}
+
+func (d *decoder) count(limit int) int {
+	n, size := binary.Uvarint(d.rest)
+	if size <= 0 || n > uint64(limit) {
+		d.fail(errTruncated)
+		return 0
+	}
+	d.rest = d.rest[size:]
+	return int(n)
+}
+
+func (d *decoder) text() string {
+	n := d.count(len(d.rest))
+	if n > len(d.rest) {
+		d.fail(errTruncated)
+		return ""
+	}
+	s := string(d.rest[:n])
+	d.rest = d.rest[n:]
+	return s
+}
+
+func (d *decoder) header() http.Header {
+	n := d.count(maxLines)
+	h := http.Header{}
+	for range n {
+		name, value := d.text(), d.text()
+		if d.err == nil && (!isToken(name) || !isValue(value) || textproto.CanonicalMIMEHeaderKey(name) != name) {
+			d.fail(fmt.Errorf("idemhttp: a stored response has a header that HTTP does not allow"))
+		}
+		if d.err != nil {
+			return nil
+		}
+		h[name] = append(h[name], value)
+	}
+	if len(h) == 0 {
+		return nil
+	}
+	return h
+}
+
+// foreignResult is a result that somebody recorded by hand in another form.
+func foreignResult(typ string, data []byte) (*Response, error) {
+	if len(data) == 0 {
+		return &Response{Status: http.StatusNoContent}, nil
+	}
+	if typ == "" || !isValue(typ) {
+		typ = "application/octet-stream"
+	}
+	return &Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {typ}}, Body: data}, nil
+}

@@ -1,0 +1,128 @@
+package idemhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"onced/kv/claim"
+	"onced/saga"
+)
+
+// Perform causes the effect of a request and returns the response. An error has
+// the meaning that saga.OutcomeOf gives it: a connection that was never made is
+// saga.NotDone, everything else is unknown. Mark a [Problem] to choose the
+// answer. The context has the downstream key and the time limit, and outlives
+// the client.
+type Perform func(context.Context, *Exchange) (*Response, error)
+
+// Handler answers requests once per key. It is safe for concurrent use. Make one
+// per operation and process.
+type Handler struct {
+	cfg     Config
+	perform Perform
+	op      *saga.Operation[*Exchange, *Response]
+}
+
+// New returns a handler that calls perform once per key. Its error is a
+// saga.ConfigError. Without Config.Pass, what passes through is answered 404.
+func New(claims *claim.Book, cfg Config, perform Perform) (*Handler, error) {
+	h := &Handler{cfg: cfg.withDefaults(), perform: perform}
+	if h.cfg.Pass == nil {
+		h.cfg.Pass = http.NotFoundHandler()
+	}
+	field, problem := h.cfg.problem(claims)
+	if perform == nil {
+		field, problem = "perform", "is nil"
+	}
+	if problem != "" {
+		return nil, &saga.ConfigError{Operation: cfg.Operation, Field: field, Problem: problem}
+	}
+	op, err := saga.NewOperation(claims, cfg.Operation, h.effect, h.cfg.options()...)
+	if err != nil {
+		return nil, err
+	}
+	h.op = op
+	return h, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x, p := h.admit(w, r)
+	if p == nil && x == nil {
+		h.cfg.Pass.ServeHTTP(w, r)
+		return
+	}
+	if p == nil {
+		var gone bool
+		if p, gone = h.read(w, r, x); gone {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	if p != nil {
+		h.cfg.WriteProblem(w, r, p)
+		return
+	}
+	res, err := h.op.Do(r.Context(), x)
+	defer x.answer.close()
+	h.reply(w, r, reply{x: x, res: res, err: err})
+}
+
+// ID returns the claim of a key, for claim.Book.Get and claim.Book.Resolve.
+func (h *Handler) ID(principal, key string) claim.ID {
+	return h.op.ID(&Exchange{Principal: principal, Key: key})
+}
+
+// effect is the function of the operation.
+func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
+	x.performed = true
+	x.answer.close() // of an earlier try in the same call
+	x.answer = nil
+	resp, err := h.perform(ctx, x)
+	if err != nil {
+		return nil, err
+	}
+	x.answer = resp
+	kept := resp.kept(h.cfg.MaxResponse, h.cfg.DropHeaders)
+	switch h.cfg.Classify(resp) {
+	case saga.OutcomeDone:
+		return kept, nil
+	case saga.OutcomeRefused:
+		data, err := encode(kept)
+		if err != nil {
+			return nil, err
+		}
+		return nil, saga.Refused(&saga.RefusedError{Message: (&statusError{resp.Status}).Error(),
+			Answer: claim.Result{Type: TypeResponse, Data: data}})
+	case saga.OutcomeRetry:
+		return nil, saga.RetryAfter(retryAfter(resp.Header), &statusError{resp.Status})
+	}
+	return nil, &statusError{resp.Status}
+}
+
+// statusError is a response that is no result.
+type statusError struct{ status int }
+
+// Error names the status.
+func (e *statusError) Error() string { return fmt.Sprintf("the answer was %d", e.status) }
+
+// Reason is the text for operators; it holds no secret.
+func (e *statusError) Reason() string { return e.Error() }
+
+// retryAfter reads the seconds of the header; a date is not worth a clock.
+func retryAfter(h http.Header) time.Duration {
+	n, err := strconv.ParseUint(h.Get("Retry-After"), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
+}
+
+// aborted reports that the handler wanted the connection cut.
+func aborted(err error) bool {
+	var p *saga.PanicError
+	return errors.As(err, &p) && p.Value == http.ErrAbortHandler //nolint:errorlint // as net/http compares it
+}

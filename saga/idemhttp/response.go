@@ -1,0 +1,156 @@
+package idemhttp
+
+import (
+	"io"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// Response is a response, as it is stored or about to be.
+type Response struct {
+	// Status is 200 to 599.
+	Status int
+	// Header and Trailer are what the handler sent; what is stored of them says the
+	// package comment.
+	Header, Trailer http.Header
+	// Body is the body, or its beginning when Rest is set.
+	Body []byte
+
+	// Rest is what follows Body of a response too large to hold: the first caller
+	// gets it after the outcome is stored, nobody gets it later. Whoever sets it
+	// has decided by the status alone. It is always closed.
+	Rest io.ReadCloser
+	// Omitted is true for a stored response whose body was not kept.
+	Omitted bool
+	// Size is the size of an omitted body in bytes, -1 when it is not known.
+	Size int64
+}
+
+// hopHeaders belong to a connection and not to a response. Trailer is made anew.
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade"}
+
+// ReplayedHeader marks a response that was stored before.
+const ReplayedHeader = "Idempotency-Replayed"
+
+// EndToEnd returns a copy of h without the headers of the connection, among them
+// those that Connection lists, and without names and values that HTTP does not
+// allow.
+func EndToEnd(h http.Header) http.Header {
+	out := make(http.Header, len(h))
+	listed := map[string]bool{}
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			listed[textproto.CanonicalMIMEHeaderKey(strings.Trim(name, " \t"))] = true
+		}
+	}
+	for name, values := range h {
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		if slices.Contains(hopHeaders, canonical) || listed[canonical] || !isToken(name) {
+			continue
+		}
+		for _, v := range values {
+			if isValue(v) {
+				out[canonical] = append(out[canonical], v)
+			}
+		}
+	}
+	return out
+}
+
+// isToken accepts the names of headers.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isValue refuses what could end a header line.
+func isValue(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// kept returns what is stored of r.
+func (r *Response) kept(limit int, drop []string) *Response {
+	out := &Response{Status: r.Status, Header: EndToEnd(r.Header), Body: r.Body}
+	for _, name := range []string{"Date", "Content-Length", "Set-Cookie", ReplayedHeader} {
+		out.Header.Del(name)
+	}
+	for _, name := range drop {
+		out.Header.Del(name)
+	}
+	if r.Trailer != nil {
+		out.Trailer = EndToEnd(r.Trailer)
+	}
+	switch {
+	case !r.mayHaveBody():
+		out.Body = nil
+	case r.Rest != nil:
+		out.Body, out.Trailer, out.Omitted, out.Size = nil, nil, true, -1
+	case len(r.Body) > limit:
+		out.Body, out.Trailer, out.Omitted, out.Size = nil, nil, true, int64(len(r.Body))
+	}
+	return out
+}
+
+// mayHaveBody is false for the statuses that never have one.
+func (r *Response) mayHaveBody() bool {
+	return r.Status != http.StatusNoContent && r.Status != http.StatusNotModified && r.Status >= 200
+}
+
+func (r *Response) close() {
+	if r != nil && r.Rest != nil {
+		_ = r.Rest.Close() // nothing depends on it any more
+	}
+}
+
+// send writes r. It must be called once and closes Rest. A rest that breaks off
+// cuts the connection, so that nobody takes the body for whole.
+func (r *Response) send(w http.ResponseWriter, req *http.Request) {
+	defer r.close()
+	h := w.Header()
+	end := EndToEnd(r.Header)
+	length := end["Content-Length"]
+	delete(end, "Content-Length")
+	for name, values := range end {
+		h[name] = values
+	}
+	trailer := EndToEnd(r.Trailer)
+	switch {
+	case !r.mayHaveBody():
+	case r.Rest != nil:
+		if len(length) == 1 && len(trailer) == 0 {
+			h["Content-Length"] = length
+		}
+	case len(trailer) == 0:
+		h.Set("Content-Length", itoa(len(r.Body)))
+	}
+	for name := range trailer {
+		h.Add("Trailer", name)
+	}
+	w.WriteHeader(r.Status)
+	if !r.mayHaveBody() || req.Method == http.MethodHead {
+		return
+	}
+	_, err := w.Write(r.Body)
+	if r.Rest != nil && err == nil {
+		_, err = io.Copy(w, r.Rest)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	for name, values := range trailer {
+		h[name] = values
+	}
+}
