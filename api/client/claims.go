@@ -53,7 +53,7 @@ type Answer struct {
 // see are empty.
 type Claim struct {
 	ID                    string          `json:"id"`                  // names it in the API
-	Scope                 string          `json:"scope"`               // what separates it from other principals' and operations'
+	Scope                 string          `json:"scope"`               // principal and operation in one
 	Principal             string          `json:"principal,omitempty"` // whose it is
 	Operation             string          `json:"operation,omitempty"` // what is done
 	Key                   string          `json:"key"`                 // the idempotency key
