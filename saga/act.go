@@ -156,7 +156,8 @@ func (c *call[A, R]) store(ctx context.Context, v R, err error) (Result[R], erro
 }
 
 // reasonOf describes an error for operators. It leaves the text out, which may
-// hold what only the caller may see.
+// hold what only the caller may see, but an error that has a method Reason says
+// itself what they may see.
 func reasonOf(err error) string {
 	var p *PanicError
 	switch {
@@ -166,6 +167,10 @@ func reasonOf(err error) string {
 		return "the function reached its time limit"
 	case errors.Is(err, context.Canceled):
 		return "the function was cancelled"
+	}
+	var says interface{ Reason() string }
+	if errors.As(err, &says) {
+		return says.Reason()
 	}
 	for next := err; next != nil; next = errors.Unwrap(err) {
 		err = next

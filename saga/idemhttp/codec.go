@@ -20,11 +20,12 @@ const TypeResponse = "application/vnd.onced.http-response"
 // headers, the trailers, and then the body up to the end, or the size of an
 // omitted one. A list of headers is the number of its lines, and for each the name
 // and the value, with their lengths before them.
+// MaxHead bounds what is stored of a response besides its body, in bytes.
+const MaxHead = 256 << 10
+
 const (
 	version     = 1
 	flagOmitted = 1
-	// maxHead bounds everything but the body.
-	maxHead = 256 << 10
 	// maxLines bounds the lines of a list of headers.
 	maxLines = 10_000
 )
@@ -53,8 +54,8 @@ func encode(r *Response) ([]byte, error) {
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Status))
 	b = appendHeader(b, r.Header)
 	b = appendHeader(b, r.Trailer)
-	if len(b) > maxHead {
-		return nil, fmt.Errorf("idemhttp: the headers have %d bytes, the limit is %d", len(b), maxHead)
+	if len(b) > MaxHead {
+		return nil, fmt.Errorf("idemhttp: the headers have %d bytes, the limit is %d", len(b), MaxHead)
 	}
 	if r.Omitted {
 		return binary.AppendVarint(b, r.Size), nil

@@ -125,9 +125,9 @@ func (c *Config) problem(claims *claim.Book) (field, problem string) {
 		return "MaxBody", fmt.Sprintf("must not be negative, it is %d", c.MaxBody)
 	case c.MaxResponse < 0:
 		return "MaxResponse", fmt.Sprintf("must not be negative, it is %d", c.MaxResponse)
-	case c.MaxResponse+maxHead > claims.Machine().MaxResult:
+	case c.MaxResponse+MaxHead > claims.Machine().MaxResult:
 		return "MaxResponse", fmt.Sprintf("is %d; with %d for its headers that is more than the claims' "+
-			"MaxResult of %d: raise that, or use less", c.MaxResponse, maxHead, claims.Machine().MaxResult)
+			"MaxResult of %d: raise that, or use less", c.MaxResponse, MaxHead, claims.Machine().MaxResult)
 	case c.Wait < 0 && c.Wait != NoWait:
 		return "Wait", fmt.Sprintf("must not be negative, it is %v; NoWait does not wait", c.Wait)
 	}

@@ -68,13 +68,17 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *
 		return bodyProblem(err, h.cfg.MaxBody), r.Context().Err() != nil
 	}
 	x.Body = body
-	x.Request = r.Clone(r.Context())
+	x.Request = r.WithContext(r.Context())
 	x.Request.Body = io.NopCloser(bytes.NewReader(body))
 	x.Request.GetBody = nil
 	x.Request.ContentLength, x.Request.TransferEncoding = int64(len(body)), nil
 	x.fingerprint = h.fingerprint(r, body)
 	return nil, false
 }
+
+// smallBody is up to what size a body is believed to have the length that it
+// says; for a larger one memory is taken as it arrives.
+const smallBody = 64 << 10
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
@@ -84,7 +88,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, nil
 	}
 	body := http.MaxBytesReader(w, r.Body, limit)
-	if r.ContentLength > 0 {
+	if r.ContentLength > 0 && r.ContentLength <= smallBody {
 		buf := make([]byte, r.ContentLength)
 		_, err := io.ReadFull(body, buf)
 		return buf, err

@@ -83,6 +83,9 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
 	x.answer = nil
 	resp, err := h.perform(ctx, x)
 	if err != nil {
+		if n, ok := errors.AsType[*nothingDone](err); ok {
+			x.answer = n.resp
+		}
 		return nil, err
 	}
 	x.answer = resp

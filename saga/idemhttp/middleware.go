@@ -65,7 +65,13 @@ func runHandler(next http.Handler) Perform {
 				}
 			}
 		}()
-		next.ServeHTTP(rec, x.Request.WithContext(ctx))
+		req := x.Request.WithContext(ctx)
+		defer func() {
+			if req.MultipartForm != nil {
+				_ = req.MultipartForm.RemoveAll() // net/http does it for the request it knows
+			}
+		}()
+		next.ServeHTTP(rec, req)
 		resp = rec.response()
 		if p.nothing.Load() {
 			return nil, saga.NotDone(&nothingDone{resp})

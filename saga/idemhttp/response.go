@@ -123,6 +123,9 @@ func (r *Response) send(w http.ResponseWriter, req *http.Request) {
 	end := EndToEnd(r.Header)
 	length := end["Content-Length"]
 	delete(end, "Content-Length")
+	if _, ok := end["Content-Type"]; !ok {
+		end["Content-Type"] = nil // net/http shall not guess
+	}
 	for name, values := range end {
 		h[name] = values
 	}
