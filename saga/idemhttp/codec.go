@@ -16,13 +16,13 @@ import (
 // TypeResponse is the type of stored results that are responses.
 const TypeResponse = "application/vnd.onced.http-response"
 
+// MaxHead bounds what is stored of a response besides its body, in bytes.
+const MaxHead = 256 << 10
+
 // The stored form is the version, a byte of flags, the status in two bytes, the
 // headers, the trailers, and then the body up to the end, or the size of an
 // omitted one. A list of headers is the number of its lines, and for each the name
 // and the value, with their lengths before them.
-// MaxHead bounds what is stored of a response besides its body, in bytes.
-const MaxHead = 256 << 10
-
 const (
 	version     = 1
 	flagOmitted = 1

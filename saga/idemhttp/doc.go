@@ -24,7 +24,8 @@
 //	                                          Retry-After
 //	another request under the same key        422, also while the first is running
 //	the same again, outcome unknown           settled by Check or KeyValidFor, or 409
-//	                                          outcome_unknown
+//	                                          outcome_unknown; what Check found is marked
+//	                                          as a replay too
 //
 // The same request means: the same method, path with query, headers of
 // FingerprintHeaders, and raw body. JSON that differs in spacing or in the order

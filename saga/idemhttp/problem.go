@@ -76,6 +76,9 @@ type Problem struct {
 // Error is the code and the detail.
 func (p *Problem) Error() string { return string(p.Code) + ": " + p.Detail }
 
+// Reason is the detail, for operators.
+func (p *Problem) Reason() string { return p.Detail }
+
 // Full returns p with the status, and the hint, of its code.
 func (p *Problem) Full() (full Problem, title string) {
 	k, ok := kinds[p.Code]
