@@ -128,10 +128,9 @@ func (a *App) listen(ctx context.Context) error {
 		handler         http.Handler
 	}{
 		{"metrics", c.Metrics.Listen, "metrics.listen", a.parts.metrics},
-		{"proxy", c.Proxy.Listen, "proxy.listen", a.parts.proxy},
-		{"api", c.Listen, "listen", a.parts.front(c)},
+		{"api", c.Listen, "listen", a.parts.api},
 	} {
-		if s.addr == "" {
+		if s.addr == "" || s.handler == nil {
 			continue
 		}
 		l, err := a.o.Listen(ctx, s.addr)
@@ -158,7 +157,7 @@ func (a *App) addMembers() {
 	}
 }
 
-// Addr is the address at which a server listens: api, proxy or metrics. It is
+// Addr is the address at which a server listens: api or metrics. It is
 // nil when there is no such server.
 func (a *App) Addr(name string) net.Addr {
 	for _, s := range a.servers {

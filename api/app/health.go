@@ -5,15 +5,9 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"onced/api"
 	"onced/kv"
 )
-
-// Check is one thing that readiness depends on.
-type Check struct {
-	Name string
-	// Reason says why it fails; empty means that it does not.
-	Reason string
-}
 
 // health says whether the process can take work.
 type health struct {
@@ -24,13 +18,17 @@ type health struct {
 	draining atomic.Bool
 }
 
-// Checks looks at everything that readiness depends on. It writes nothing.
-func (h *health) Checks(ctx context.Context) []Check {
-	return []Check{
+// Ready looks at everything that readiness depends on. It writes nothing.
+func (h *health) Ready(ctx context.Context) []api.Condition {
+	conditions := []api.Condition{
 		{Name: "process", Reason: h.process()},
 		{Name: "store", Reason: h.storeReason()},
 		{Name: "space", Reason: h.space(ctx)},
 	}
+	for i := range conditions {
+		conditions[i].OK = conditions[i].Reason == ""
+	}
+	return conditions
 }
 
 func (h *health) process() string {

@@ -38,7 +38,7 @@ func (a *App) Reload() (Reloaded, error) {
 		return Reloaded{Restart: restart}, fmt.Errorf("app: the configuration stays as it was: %w", err)
 	}
 	// Whatever can fail comes before, and nothing after this line.
-	proxy, err := newProxy(a, a.parts, merged)
+	proxy, err := a.parts.newProxy(a, merged)
 	if err != nil {
 		return Reloaded{Restart: restart}, fmt.Errorf("app: the configuration stays as it was: %w", err)
 	}

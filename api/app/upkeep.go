@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"onced/api/config"
 	"onced/kv"
 )
 
@@ -42,17 +41,22 @@ func (a *App) upkeepOnce(ctx context.Context) {
 	}
 }
 
-// announce prints what a person should read at the start.
-func (a *App) announce(_ context.Context) error {
+// announce prints what a person should read at the start, and the first token
+// when there has never been one.
+func (a *App) announce(ctx context.Context) error {
 	c := a.o.Loaded.Config
-	addr := a.Addr("api").String()
 	_, err := fmt.Fprintf(a.o.Notice, "onced %s is listening at http://%s\ndata: %s\n",
-		a.o.Version, addr, c.Data)
+		a.o.Version, a.Addr("api"), c.Data)
+	if err != nil {
+		return err
+	}
 	for _, w := range a.o.Loaded.Warnings {
 		a.o.Logger.Warn(w.String())
 	}
-	if !config.IsLoopback(c.Listen) {
-		a.o.Logger.Warn("listening beyond this machine", "address", addr)
-	}
+	_, err = a.parts.auth.Bootstrap(ctx, func(secret string) error {
+		_, err := fmt.Fprintf(a.o.Notice, "\nFirst start. The token of the admin, shown only now:\n\n"+
+			"  %s\n\nKeep it. When it is lost: onced token create --role admin\n", secret)
+		return err
+	})
 	return err
 }

@@ -2,11 +2,12 @@ package app
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
 	"sync/atomic"
 
+	"onced/api"
+	"onced/api/auth"
 	"onced/api/config"
 	"onced/kv/claim"
 	"onced/kv/feed"
@@ -17,74 +18,61 @@ import (
 type parts struct {
 	feed *feed.Feed
 	book *claim.Book
+	auth *auth.Service
 
 	api     http.Handler
-	metrics http.Handler
-	proxy   *slot
+	metrics http.Handler // nil means that there are none
+	proxy   slot
 }
 
 // newParts makes the parts over the store of a.
 func newParts(ctx context.Context, a *App) (*parts, error) {
-	c := a.o.Loaded.Config
-	p := &parts{proxy: new(slot), feed: feed.New(feed.Config{Rand: a.o.Rand})}
+	o, c := a.o, a.o.Loaded.Config
+	p := &parts{feed: feed.New(feed.Config{Rand: o.Rand})}
 	var err error
 	p.book, err = claim.New(ctx, a.store, claim.Config{Retention: c.Claims.Retention,
-		MaxResult: int(c.Claims.MaxResult), Rand: a.o.Rand, Feed: p.feed})
+		MaxResult: int(c.Claims.MaxResult), Rand: o.Rand, Feed: p.feed})
 	if err != nil {
 		return nil, err
 	}
-	if p.api, err = newAPI(a, p); err != nil {
+	p.auth, err = auth.New(a.store, auth.Config{Feed: p.feed, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger,
+		MaxFailures: c.Auth.MaxFailures, FailureWindow: c.Auth.FailureWindow})
+	if err != nil {
 		return nil, err
 	}
-	p.metrics = http.NotFoundHandler()
-	h, err := newProxy(a, p, c)
+	h, err := p.newProxy(a, c)
 	if err != nil {
 		return nil, err
 	}
 	p.proxy.set(h)
-	return p, nil
+	p.api, err = p.newAPI(a, c)
+	return p, err
 }
 
-// newAPI makes the handler of the API.
-func newAPI(a *App, _ *parts) (http.Handler, error) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"status":"ok"}`))
+// newAPI makes the handler of the API, which gives what is not its own to the
+// routes of the proxy.
+func (p *parts) newAPI(a *App, c *config.Config) (http.Handler, error) {
+	shared := p.metrics
+	if c.Metrics.Listen != "" {
+		shared = nil // they are at an address of their own
+	}
+	return api.New(api.Deps{
+		Book: p.book, Auth: p.auth, Readiness: a.health, Metrics: shared, Fallback: &p.proxy,
+		Logger: a.o.Logger, Clock: a.o.Clock, Rand: a.o.Rand,
+		ClientIP: clientIP(c.HTTP.TrustedProxies), MaxBody: int64(c.HTTP.MaxBody),
+		// A result comes in base64 inside of JSON.
+		MaxResultBody: int64(c.Claims.MaxResult)*4/3 + 64<<10,
+		BodyTime:      c.HTTP.ReadTimeout,
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		checks := a.health.Checks(r.Context())
-		for _, c := range checks {
-			if c.Reason != "" {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				break
-			}
-		}
-		_ = json.NewEncoder(w).Encode(checks)
-	})
-	return mux, nil
 }
 
-// newProxy makes the handler of the routes of c.
-func newProxy(_ *App, _ *parts, c *config.Config) (http.Handler, error) {
+// newProxy makes the handler of the routes of c. It is called again with each
+// reload, and must have no effect of its own.
+func (p *parts) newProxy(_ *App, c *config.Config) (http.Handler, error) {
 	if len(c.Routes) > 0 {
-		return nil, fmt.Errorf("app: routes[0]: this build has no proxy yet")
+		return nil, errors.New("app: routes: this build has no proxy yet")
 	}
 	return http.NotFoundHandler(), nil
-}
-
-// front is what answers at the API's address: the API on its own paths, and the
-// routes on all others unless they have an address of their own.
-func (p *parts) front(c *config.Config) http.Handler {
-	if c.Proxy.Listen != "" {
-		return p.api
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if config.Reserved(r.URL.EscapedPath()) {
-			p.api.ServeHTTP(w, r)
-			return
-		}
-		p.proxy.ServeHTTP(w, r)
-	})
 }
 
 // slot is a handler that can be exchanged while it serves: a request is served

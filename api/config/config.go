@@ -19,7 +19,6 @@ type Config struct {
 	HTTP    HTTP    `key:"http"`
 	Auth    Auth    `key:"auth"`
 	Metrics Metrics `key:"metrics"`
-	Proxy   Proxy   `key:"proxy"`
 	// Routes of the idempotent proxy. Their order does not matter.
 	Routes []Route `key:"routes" reload:"yes"`
 }
@@ -48,12 +47,6 @@ type Claims struct {
 	// MaxResult is the largest result that is kept; of a larger one only the
 	// outcome is.
 	MaxResult Bytes `key:"max_result" default:"8MiB" min:"1KiB" max:"15MiB"`
-	// MaxWait is the longest that a call of the claims API may wait for another
-	// owner.
-	MaxWait time.Duration `key:"max_wait" default:"30s" min:"0s" max:"5m" reload:"yes"`
-	// Lease is what an owner gets who names none, MaxLease the longest one.
-	Lease    time.Duration `key:"lease" default:"30s" min:"1s" max:"24h" reload:"yes"`
-	MaxLease time.Duration `key:"max_lease" default:"1h" min:"1s" max:"24h" reload:"yes"`
 	// Sweep is how often expired keys are removed and dead owners recorded.
 	Sweep time.Duration `key:"sweep" default:"1m" min:"1s" max:"24h"`
 }
@@ -82,9 +75,6 @@ type HTTP struct {
 
 // Auth is about tokens.
 type Auth struct {
-	// AdminToken is the token of the first admin, instead of a random one that is
-	// printed at the first start.
-	AdminToken Secret `key:"admin_token"`
 	// MaxFailures wrong tokens of one address within FailureWindow are answered;
 	// more are refused unseen until the window has passed.
 	MaxFailures   int           `key:"max_failures" default:"20" min:"1" max:"100000"`
@@ -95,12 +85,5 @@ type Auth struct {
 type Metrics struct {
 	// Listen is an address of their own, on which they need no token; empty means
 	// that they are at /metrics of the API, for tokens with the role metrics.
-	Listen string `key:"listen"`
-}
-
-// Proxy is what all routes have in common.
-type Proxy struct {
-	// Listen is an address of the routes' own, on which every path is theirs;
-	// empty means that they share the API's address.
 	Listen string `key:"listen"`
 }

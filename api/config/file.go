@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -30,7 +29,7 @@ func (l *loader) parseFile(name string, text []byte) {
 		return
 	}
 	if node != nil {
-		l.section(node, reflect.ValueOf(&l.cfg).Elem(), "")
+		l.section(node, l.root, "")
 	}
 }
 
@@ -359,5 +358,5 @@ func (l *loader) addLeaf(at Origin, path, text string, e *leafError) {
 // it is not shown.
 func secretPath(path string) bool {
 	last := path[strings.LastIndexByte(path, '.')+1:]
-	return slices.Contains([]string{"admin_token", "value"}, last)
+	return last == "value" || strings.HasSuffix(last, "token") || strings.HasSuffix(last, "secret")
 }

@@ -66,7 +66,19 @@ func (l *Loaded) Origin(path string) Origin {
 // Load makes a Config. Its error is an [*Error] with all problems. It has no
 // effect, and may be called again for a reload.
 func Load(src Source) (*Loaded, error) {
-	l := newLoader(*Default())
+	c := Default()
+	l := newLoader(reflect.ValueOf(c).Elem())
+	l.gather(src)
+	l.readPort(c)
+	l.validate(c)
+	if err := l.problems.err(); err != nil {
+		return nil, err
+	}
+	return &Loaded{Config: c, File: l.file, Origins: l.origins, Warnings: l.warnings}, nil
+}
+
+// gather reads all sources, from the weakest to the strongest.
+func (l *loader) gather(src Source) {
 	l.read = src.ReadFile
 	if l.read == nil {
 		l.read = readFile
@@ -79,17 +91,11 @@ func Load(src Source) (*Loaded, error) {
 	l.readConfigFile(src.File)
 	l.readEnv()
 	l.readFlags(src.Flags)
-	l.readPort()
-	l.validate()
-	if err := l.problems.err(); err != nil {
-		return nil, err
-	}
-	return &Loaded{Config: &l.cfg, File: l.file, Origins: l.origins, Warnings: l.warnings}, nil
 }
 
 // loader collects a Config and its problems.
 type loader struct {
-	cfg      Config
+	root     reflect.Value // the Config, with its defaults; tests have others
 	origins  map[string]Origin
 	problems problemList
 	failed   map[string]bool // the keys of problems
@@ -100,8 +106,8 @@ type loader struct {
 	read func(name string) ([]byte, error)
 }
 
-func newLoader(c Config) *loader {
-	return &loader{cfg: c, origins: map[string]Origin{}, env: map[string]string{}, failed: map[string]bool{}}
+func newLoader(root reflect.Value) *loader {
+	return &loader{root: root, origins: map[string]Origin{}, env: map[string]string{}, failed: map[string]bool{}}
 }
 
 // add notes a problem. What was given for a secret is not kept.
@@ -162,7 +168,7 @@ func reason(err error) string {
 // prefix that nobody reads.
 func (l *loader) readEnv() {
 	known := slices.Clone(otherEnv)
-	eachLeaf(reflect.ValueOf(&l.cfg).Elem(), "", func(path string, f field, v reflect.Value) {
+	eachLeaf(l.root, "", func(path string, f field, v reflect.Value) {
 		name := envName(path)
 		known = append(known, name)
 		text, set := l.env[name]
@@ -206,7 +212,7 @@ func (l *loader) unknownEnv(known []string) {
 }
 
 func (l *loader) readFlags(flags map[string]string) {
-	eachLeaf(reflect.ValueOf(&l.cfg).Elem(), "", func(path string, f field, v reflect.Value) {
+	eachLeaf(l.root, "", func(path string, f field, v reflect.Value) {
 		name, source := path, ""
 		if f.typ == secretType {
 			name, source = path+fileSuffix, fileSuffix
@@ -219,7 +225,7 @@ func (l *loader) readFlags(flags map[string]string) {
 
 // readPort takes the port, and nothing else, from PORT, which platforms set,
 // unless the address was given by flag or by its own variable.
-func (l *loader) readPort() {
+func (l *loader) readPort(c *Config) {
 	port, ok := l.env["PORT"]
 	if kind := l.origins["listen"].Kind; !ok || kind == FromEnv || kind == FromFlag {
 		return
@@ -230,8 +236,8 @@ func (l *loader) readPort() {
 			Remedy: "or set " + envName("listen")})
 		return
 	}
-	if host, _, ok := splitAddress(l.cfg.Listen); ok {
-		l.cfg.Listen = joinAddress(host, port)
+	if host, _, ok := splitAddress(c.Listen); ok {
+		c.Listen = joinAddress(host, port)
 		l.origins["listen"] = at
 	}
 }

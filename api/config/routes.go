@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// reserved are the first segments of the API's own paths. Routes that share its
-// address keep out of them.
+// reserved are the first segments of the API's own paths, to which no route can
+// lead: of now, and those that the status page and the inbox are to have.
 var reserved = []string{
-	"v1", "livez", "readyz", "metrics", "openapi.json", "openapi.yaml", "docs", "ui", "assets", "hooks", "events",
-	"login", "logout", "problems", "favicon.ico", "robots.txt",
+	"v1", "livez", "readyz", "metrics", "problems", "openapi.yaml", "assets", "hooks", "ui",
 }
 
 // hopHeaders belong to one connection, or are made by the HTTP client.
@@ -52,8 +51,7 @@ func nameOf(path string) string {
 	return strings.Join(words, "-")
 }
 
-func (l *loader) validateRoutes() {
-	routes := l.cfg.Routes
+func (l *loader) validateRoutes(routes []Route) {
 	if len(routes) > maxRoutes {
 		l.wrong("routes", Problem{Text: fmt.Sprintf("has %d entries", len(routes)),
 			Allowed: fmt.Sprintf("at most %d", maxRoutes)})
@@ -85,10 +83,11 @@ func (l *loader) validateRoutes() {
 }
 
 func (l *loader) distinctPatterns(routes []Route) {
+	patterns := make([]Pattern, len(routes))
 	for i := range routes {
+		patterns[i] = routes[i].Pattern()
 		for j := range i {
-			p := routes[i].Pattern()
-			if p.valid && routes[j].Pattern().valid && p.Compare(routes[j].Pattern()) == 0 {
+			if patterns[i].valid && patterns[j].valid && patterns[i].Compare(patterns[j]) == 0 {
 				l.wrong(fmt.Sprintf("routes[%d].path", i), Problem{Value: routes[i].Path,
 					Text:   fmt.Sprintf("matches the same paths as routes[%d]", j),
 					Remedy: "make one route of the two"})
@@ -109,10 +108,10 @@ func (l *loader) routePath(r *Route, path string) {
 			Remedy: "for example /charges, /orders/{id}/pay or /payments/*"})
 		return
 	}
-	if first := p.first(); l.cfg.Proxy.Listen == "" && (first == "" || slices.Contains(reserved, first)) {
-		l.wrong(path+".path", Problem{Value: r.Path, Text: "takes paths of the API of onced",
-			Remedy: "set proxy.listen to give the routes an address of their own, " +
-				"or put a segment before it and take it off with strip_prefix"})
+	if slices.Contains(reserved, strings.ToLower(p.first())) {
+		l.wrong(path+".path", Problem{Value: r.Path, Text: "is a path of onced itself",
+			Remedy: "put a segment before it and take it off again: path: /gateway" + r.Path +
+				", strip_prefix: /gateway"})
 	}
 	if r.StripPrefix == "" {
 		return
@@ -213,15 +212,16 @@ func (o *Outcomes) give(path string, l *loader) {
 	}
 }
 
-// without returns s without the statuses of other, in ranges as long as they
-// can be.
+// without returns s without the statuses of other.
 func without(s, other Statuses) Statuses {
 	if len(other) == 0 || len(s) == 0 {
 		return s
 	}
 	var rest Statuses
+	removed := false
 	for status := 200; status <= 599; status++ {
 		if !s.Has(status) || other.Has(status) {
+			removed = removed || s.Has(status)
 			continue
 		}
 		if n := len(rest); n > 0 && rest[n-1].To == status-1 {
@@ -229,6 +229,9 @@ func without(s, other Statuses) Statuses {
 			continue
 		}
 		rest = append(rest, StatusRange{From: status, To: status})
+	}
+	if !removed {
+		return s
 	}
 	return rest
 }
@@ -302,11 +305,4 @@ func usesKey(c *Check) bool {
 		}
 	}
 	return false
-}
-
-// Reserved reports whether a path, as it stands in the request line, is the
-// API's when the routes share its address.
-func Reserved(escapedPath string) bool {
-	first, _, _ := strings.Cut(strings.TrimPrefix(escapedPath, "/"), "/")
-	return first == "" || slices.Contains(reserved, first)
 }
