@@ -72,6 +72,9 @@ func (d *disk) Commit(changes []group.Change) (uint64, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		panic("the engine was closed under a commit")
+	}
 	d.state = next
 	return next.version, nil
 }

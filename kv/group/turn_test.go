@@ -55,8 +55,8 @@ func TestTurnIsNotLostByOneWhoGivesUp(t *testing.T) {
 			synctest.Wait()
 			go func() { second <- tr.take(nil) }()
 			synctest.Wait()
-			tr.pass()
 			close(stop) // both at once
+			tr.pass()
 			if <-first {
 				tr.pass()
 			}
@@ -86,8 +86,8 @@ func TestTurnHandedOverIsNotLostByOneWhoGivesUp(t *testing.T) {
 				tr.take(nil)
 				synctest.Wait()
 			}
-			tr.pass() // to the first
 			close(stop)
+			tr.pass() // to the first, if it has not left yet
 			if <-first {
 				tr.pass()
 			}
