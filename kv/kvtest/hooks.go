@@ -108,7 +108,8 @@ func testMergeGroups(t *testing.T, s *suite) {
 		if err := deleteAll(w, "k", "c", "f"); err != nil {
 			return err
 		}
-		wanted := map[string]string{"a": "y", "b": "z", "c": "-", "d": "y", "f": "-", "h": "y", "l": "-", "m": "x"}
+		wanted := map[string]string{"a": "y", "b": "z", "c": "-", "d": "y", "f": "-", "h": "y",
+			"l": "-", "m": "x"}
 		for key, want := range wanted {
 			if v, err := w.Get(table, []byte(key)); show(v) != want || err != nil {
 				t.Errorf("row %q is %s, %v; want %s", key, show(v), err, want)

@@ -19,7 +19,9 @@ var modelTests = []namedTest{
 }
 
 // FuzzModel lets the fuzzer choose the operations that a store and a simple
-// model then both perform; they must answer the same.
+// model then both perform; they must answer the same. Scheduling makes coverage
+// vary from run to run, so give the fuzzer -fuzzminimizetime 10x, or it spends
+// its time on making inputs smaller.
 func FuzzModel(f *testing.F, open func(t testing.TB) kv.Store, caps Capabilities) {
 	s := &suite{open: open, caps: caps}
 	rnd := rand.New(rand.NewPCG(7, 7))
