@@ -126,6 +126,10 @@ func retryAfter(h http.Header) time.Duration {
 
 // aborted reports that the handler wanted the connection cut.
 func aborted(err error) bool {
-	var p *saga.PanicError
-	return errors.As(err, &p) && p.Value == http.ErrAbortHandler //nolint:errorlint // as net/http compares it
+	unknown, ok := errors.AsType[*saga.UnknownError](err)
+	if !ok {
+		return false
+	}
+	p, ok := errors.AsType[*saga.PanicError](unknown.Err)
+	return ok && p.Value == http.ErrAbortHandler //nolint:errorlint // as net/http compares it
 }

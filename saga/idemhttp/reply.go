@@ -41,28 +41,22 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, a reply) {
 // answer is the response to send, or a problem.
 func (h *Handler) answer(r *http.Request, a reply) (*Response, *Problem) {
 	own := a.x.answer // of this call, or nil
-	var (
-		refused *saga.RefusedError
-		notDone *saga.NotDoneError
-		lost    *saga.ResultError
-		unknown *saga.UnknownError
-	)
-	switch {
-	case a.err == nil:
+	switch e := a.err.(type) { //nolint:errorlint // what Do returns itself; these may hold each other
+	case nil:
 		if own != nil && !a.res.LookedUp {
 			return own, nil
 		}
 		return a.res.Value, nil
-	case errors.As(a.err, &refused):
-		return h.refusal(a, refused)
-	case errors.As(a.err, &notDone):
+	case *saga.RefusedError:
+		return h.refusal(a, e)
+	case *saga.NotDoneError:
 		if own != nil {
 			return own, nil
 		}
-		return nil, h.failure(r, notDone.Err)
-	case errors.As(a.err, &unknown):
-		return h.unknown(r, a, unknown)
-	case errors.As(a.err, &lost):
+		return nil, h.failure(r, e.Err)
+	case *saga.UnknownError:
+		return h.unknown(r, a, e)
+	case *saga.ResultError:
 		if own != nil && a.x.performed {
 			return own, nil
 		}
