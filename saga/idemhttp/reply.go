@@ -40,7 +40,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, a reply) {
 
 // answer is the response to send, or a problem.
 func (h *Handler) answer(r *http.Request, a reply) (*Response, *Problem) {
-	own := a.x.answer // of this call, or nil
+	own := a.x.answer          // of this call, or nil
 	switch e := a.err.(type) { //nolint:errorlint // what Do returns itself; these may hold each other
 	case nil:
 		if own != nil && !a.res.LookedUp {
