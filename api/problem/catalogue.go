@@ -122,8 +122,6 @@ var catalogue = []Entry{
 		"Repeat the same call with the same key or token. Report the request_id if it goes on.", 0},
 	{UpstreamFailed, http.StatusBadGateway, "The service behind onced did not answer properly",
 		"Repeat the same request with the same key.", 0},
-	{UpstreamTimeout, http.StatusGatewayTimeout, "The service behind onced did not answer in time",
-		"Repeat the same request with the same key.", 0},
 	{CommitUnknown, http.StatusServiceUnavailable, "It is not known whether this was stored",
 		"Repeat the same call with the same token.", 1},
 	{StoreFull, http.StatusServiceUnavailable, "Free disk space is low; no new work is accepted",
@@ -132,6 +130,8 @@ var catalogue = []Entry{
 		"Nothing was stored. Repair the disk and restart onced, then repeat the same call.", 30},
 	{Unavailable, http.StatusServiceUnavailable, "The service is not available now",
 		"Repeat the same call after Retry-After.", 1},
+	{UpstreamTimeout, http.StatusGatewayTimeout, "The service behind onced did not answer in time",
+		"Repeat the same request with the same key.", 0},
 }
 
 // Catalogue returns all problems in the order of their status.
