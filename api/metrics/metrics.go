@@ -1,0 +1,220 @@
+package metrics
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"onced/api"
+	"onced/kv"
+	"onced/kv/claim"
+)
+
+// maxScrapes is how many may ask for the metrics at a time.
+const maxScrapes = 4
+
+// Build says what is running.
+type Build struct{ Version, Revision, GoVersion string }
+
+// Config are the settings. The zero value works.
+type Config struct {
+	// Build says what is running.
+	Build Build
+	// Clock tells the time; nil means the system's.
+	Clock kv.Clock
+	// Logger is told of sources that fail; nil is silent.
+	Logger *slog.Logger
+}
+
+// Metrics are the metrics of one process. It implements claim.Observer and
+// api.Observer, and is safe for concurrent use.
+type Metrics struct {
+	clock    kv.Clock
+	log      *slog.Logger
+	registry *prometheus.Registry
+	routes   routes
+
+	requests    *prometheus.CounterVec
+	requestTime *prometheus.HistogramVec
+	claims      *prometheus.CounterVec
+	claimEvents *prometheus.CounterVec
+	upstream    *prometheus.CounterVec
+	upstreamDur *prometheus.HistogramVec
+	commits     *prometheus.CounterVec
+	commitTime  prometheus.Observer
+	commitCalls prometheus.Observer
+	changes     prometheus.Counter
+	written     prometheus.Counter
+	reloaded    prometheus.Gauge
+	reloadOK    prometheus.Gauge
+}
+
+// New returns the metrics of a process, all counters at zero.
+func New(cfg Config) *Metrics {
+	if cfg.Clock == nil {
+		cfg.Clock = kv.SystemClock()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Metrics{clock: cfg.Clock, log: cfg.Logger, registry: prometheus.NewPedanticRegistry(),
+		routes: routes{api: map[string]bool{}, named: map[string]bool{}}}
+	m.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	b := maker{registry: m.registry, table: map[string]Metric{}}
+	for _, d := range Table() {
+		b.table[d.Name] = d
+	}
+	m.requests, m.requestTime = b.counters(nameRequests), b.histograms(nameRequestTime)
+	m.claims, m.claimEvents = b.counters(nameClaims), b.counters(nameClaimEvents)
+	m.upstream, m.upstreamDur = b.counters(nameUpstream), b.histograms(nameUpstreamDur)
+	m.commits = b.counters(nameCommits)
+	m.commitTime = b.histograms(nameCommitTime).WithLabelValues()
+	m.commitCalls = b.histograms(nameCommitCalls).WithLabelValues()
+	m.changes = b.counters(nameChanges).WithLabelValues()
+	m.written = b.counters(nameWritten).WithLabelValues()
+	m.reloaded = b.gauges(nameReloaded).WithLabelValues()
+	m.reloadOK = b.gauges(nameReloadOK).WithLabelValues()
+	b.gauges(nameBuild).WithLabelValues(cfg.Build.Version, cfg.Build.Revision, cfg.Build.GoVersion).Set(1)
+	for _, o := range claimOutcomes[:len(claimOutcomes)-1] {
+		m.claims.WithLabelValues(o) // so that the first one is seen as a rise
+	}
+	for _, r := range results {
+		m.commits.WithLabelValues(r)
+	}
+	return m
+}
+
+// maker makes collectors as the table declares them.
+type maker struct {
+	registry *prometheus.Registry
+	table    map[string]Metric
+}
+
+func (b maker) counters(name string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: b.table[name].Help}, b.labels(name))
+	b.registry.MustRegister(v)
+	return v
+}
+
+func (b maker) gauges(name string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: b.table[name].Help}, b.labels(name))
+	b.registry.MustRegister(v)
+	return v
+}
+
+func (b maker) histograms(name string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: b.table[name].Help,
+		Buckets: b.table[name].buckets}, b.labels(name))
+	b.registry.MustRegister(v)
+	return v
+}
+
+func (b maker) labels(name string) []string { return labelNames(b.table[name]) }
+
+func labelNames(d Metric) []string {
+	names := make([]string, 0, len(d.Labels))
+	for _, l := range d.Labels {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// APIRoutes adds the paths of the API to the values of the label route.
+func (m *Metrics) APIRoutes(paths []string) { m.routes.addAPI(paths) }
+
+// NamedRoutes adds the names of configured routes, as far as there is room.
+func (m *Metrics) NamedRoutes(names []string) { m.routes.addNamed(names) }
+
+// ConfigRead reports that the configuration was read, and whether it is in place.
+func (m *Metrics) ConfigRead(ok bool) {
+	if !ok {
+		m.reloadOK.Set(0)
+		return
+	}
+	m.reloadOK.Set(1)
+	m.reloaded.Set(seconds(m.clock.Now()))
+}
+
+// RequestDone implements api.Observer.
+func (m *Metrics) RequestDone(r api.Done) {
+	code := cut
+	if r.Status != 0 {
+		code = other
+		if http.StatusText(r.Status) != "" {
+			code = strconv.Itoa(r.Status)
+		}
+	}
+	route := m.routes.label(r.Route)
+	m.requests.WithLabelValues(in(methods, r.Method), route, code).Inc()
+	m.requestTime.WithLabelValues(route).Observe(r.Took.Seconds())
+}
+
+// ClaimDecided implements claim.Observer.
+func (m *Metrics) ClaimDecided(op string, k claim.Kind) {
+	if op != "begin" {
+		m.claimEvents.WithLabelValues(in(claimOps, op), in(claimDecisions, k.String())).Inc()
+		return
+	}
+	m.claims.WithLabelValues(outcomeOf(k)).Inc()
+}
+
+// outcomeOf is what the one who asked for a key got.
+func outcomeOf(k claim.Kind) string {
+	switch k {
+	case claim.Acquired:
+		return "fresh"
+	case claim.TookOver:
+		return "taken_over"
+	case claim.Replay:
+		return "replayed"
+	}
+	return in(claimOutcomes, k.String())
+}
+
+// UpstreamDone reports one call of the upstream of a configured route. Outcome is
+// done, refused, retry or unknown.
+func (m *Metrics) UpstreamDone(route, outcome string, took time.Duration) {
+	name := m.routes.name(route)
+	m.upstream.WithLabelValues(name, in(outcomes, outcome)).Inc()
+	m.upstreamDur.WithLabelValues(name).Observe(took.Seconds())
+}
+
+// Commit describes one ended commit. It has the fields of group.Commit, so that
+// one converts to the other.
+type Commit struct {
+	Calls   int           // transactions in the group
+	Changes int           // rows
+	Bytes   int           // of keys and values
+	Took    time.Duration // of the engine
+	Err     error         // why it failed
+}
+
+// CommitDone reports one ended commit.
+func (m *Metrics) CommitDone(c Commit) {
+	if c.Err != nil {
+		m.commits.WithLabelValues("failed").Inc()
+		return
+	}
+	m.commits.WithLabelValues("ok").Inc()
+	m.commitTime.Observe(c.Took.Seconds())
+	m.commitCalls.Observe(float64(c.Calls))
+	m.changes.Add(float64(c.Changes))
+	m.written.Add(float64(c.Bytes))
+}
+
+// Handler serves the metrics in the text form. It asks for no token.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(m.log.Handler(), slog.LevelWarn),
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes,
+	})
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
