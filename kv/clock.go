@@ -21,12 +21,12 @@ func (f ClockFunc) Now() time.Time { return f() }
 // SystemClock returns a clock that follows the system's wall clock forwards and
 // never backwards: when the wall clock is set back, it goes on at the rate of
 // the monotonic clock. A lease then neither ends early nor lasts an hour more.
-// It remembers nothing across restarts.
+// It answers in UTC and remembers nothing across restarts.
 func SystemClock() Clock {
 	start := time.Now()
 	return &systemClock{read: func() (time.Time, time.Duration) {
 		t := time.Now()
-		return t.Round(0), t.Sub(start)
+		return t.Round(0).UTC(), t.Sub(start)
 	}}
 }
 
