@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -93,20 +92,13 @@ type App struct {
 func New(ctx context.Context, o Options) (_ *App, err error) {
 	o = o.withDefaults()
 	a := &App{o: o}
-	c := o.Loaded.Config
-	a.config.Store(c)
+	a.config.Store(o.Loaded.Config)
 	defer func() {
 		if err != nil {
 			_ = a.Close()
 		}
 	}()
-	minFree := int64(c.Store.MinFree)
-	if minFree == 0 {
-		minFree = -1 // no mark
-	}
-	a.store, err = boltkv.Open(ctx, filepath.Join(c.Data, storeFile),
-		&boltkv.Options{Clock: o.Clock, MinFree: minFree, Logger: o.Logger})
-	if err != nil {
+	if a.store, err = openStore(ctx, o); err != nil {
 		return nil, err
 	}
 	a.health = &health{store: a.store}

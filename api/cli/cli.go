@@ -12,7 +12,9 @@ import (
 	"syscall"
 
 	"onced/api/app"
+	"onced/api/client"
 	"onced/api/config"
+	"onced/api/problem"
 	"onced/kv"
 )
 
@@ -213,12 +215,18 @@ func report(env Env, err error) {
 // remedy says what to do about errors that have no remedy in their text.
 func remedy(err error) string {
 	switch {
+	case client.Code(err) == problem.Unauthorized:
+		return "put a valid token into ONCED_TOKEN, or its file into --token_file"
+	case client.Code(err) == problem.Forbidden:
+		return "use the token of a role that may"
 	case errors.Is(err, kv.ErrLocked):
 		return "stop the other process, or use another folder with --data"
 	case errors.Is(err, kv.ErrNewer):
 		return "run the version of onced that wrote it, or a later one"
 	case errors.Is(err, kv.ErrForeign):
 		return "use another folder with --data"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "onced serve, or --url for another address"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "stop the program that has the address, or choose another with --listen"
 	}

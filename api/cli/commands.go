@@ -39,6 +39,8 @@ func root() *command {
 					},
 				},
 			},
+			tokenCommands(),
+			claimCommands(),
 			{
 				name: "healthcheck", summary: "ask a running onced whether it can take work",
 				help: "For the health command of a container. Exit code 0 means yes, 1 no.",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"text/tabwriter"
 )
@@ -12,6 +13,8 @@ import (
 type list struct {
 	out    io.Writer
 	form   string
+	member string         // the name of the list in JSON, as in the API; "" for a bare list
+	more   map[string]any // what else stands beside it
 	titles []string
 	values []any
 	rows   [][]string
@@ -33,7 +36,12 @@ func (l *list) print() error {
 	switch l.form {
 	case "json":
 		enc.SetIndent("", "  ")
-		return enc.Encode(l.values)
+		if l.member == "" {
+			return enc.Encode(l.values)
+		}
+		whole := map[string]any{l.member: l.values}
+		maps.Copy(whole, l.more)
+		return enc.Encode(whole)
 	case "ndjson":
 		for _, v := range l.values {
 			if err := enc.Encode(v); err != nil {

@@ -1,0 +1,43 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+
+	"onced/api/auth"
+	"onced/kv/boltkv"
+	"onced/kv/feed"
+)
+
+// openStore opens the store of a configuration.
+func openStore(ctx context.Context, o Options) (*boltkv.Store, error) {
+	c := o.Loaded.Config
+	minFree := int64(c.Store.MinFree)
+	if minFree == 0 {
+		minFree = -1 // no mark
+	}
+	return boltkv.Open(ctx, filepath.Join(c.Data, storeFile),
+		&boltkv.Options{Clock: o.Clock, MinFree: minFree, Logger: o.Logger})
+}
+
+// Offline works on the tokens of a store that no process holds, for whoever has
+// the folder of the data and no token. [kv.ErrLocked] means that one does. fn's
+// error is returned.
+func Offline(ctx context.Context, o Options, fn func(*auth.Service) error) (err error) {
+	o = o.withDefaults()
+	store, err := openStore(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := store.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	tokens, err := auth.New(store, auth.Config{Feed: feed.New(feed.Config{Rand: o.Rand}), Clock: o.Clock,
+		Rand: o.Rand, Logger: o.Logger})
+	if err != nil {
+		return err
+	}
+	return fn(tokens)
+}
