@@ -38,6 +38,7 @@ package boltkv
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -75,10 +76,11 @@ type Options struct {
 type Store struct {
 	*group.Store
 	backend *backend
+	path    string
 }
 
-// Path returns the path of the file.
-func (s *Store) Path() string { return s.backend.db.Path() }
+// Path returns the path of the file, as given to Open.
+func (s *Store) Path() string { return s.path }
 
 // Open opens the store in the file path, making it and its folder if need be.
 // Waiting for the lock is bounded by [Options.LockTimeout] and by the context;
@@ -89,8 +91,8 @@ func (s *Store) Path() string { return s.backend.db.Path() }
 // wrote it, [kv.ErrCorrupt] that it is damaged or cut short; in each case the
 // file is left as it was.
 func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("boltkv: open %s: %w", path, context.Cause(ctx))
 	}
 	o := withDefaults(opts)
 	f, err := openFile(ctx, path, o)
@@ -105,7 +107,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 		_ = b.Close()
 		return nil, err
 	}
-	return &Store{Store: s, backend: b}, nil
+	return &Store{Store: s, backend: b, path: path}, nil
 }
 
 func withDefaults(opts *Options) Options {

@@ -36,3 +36,10 @@ func lockFile(ctx context.Context, f *os.File, timeout time.Duration) (locked bo
 		}
 	}
 }
+
+// unlockFile gives the lock back, if the file is still open.
+func unlockFile(f *os.File) {
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { _ = syscall.Flock(int(fd), syscall.LOCK_UN) })
+	}
+}

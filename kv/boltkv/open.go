@@ -72,7 +72,9 @@ func openFile(ctx context.Context, path string, o Options) (f *opened, err error
 	}
 	var size int64
 	if info, err := os.Stat(path); err == nil {
-		size = info.Size()
+		if size = info.Size(); info.IsDir() {
+			return nil, fmt.Errorf("boltkv: open %s: %w: it is a folder; name a file in it", path, kv.ErrForeign)
+		}
 	}
 	for headroom := mapHeadroom(size); ; headroom /= 4 {
 		f, err = openEngine(ctx, path, headroom, o)
@@ -122,7 +124,8 @@ func openEngine(ctx context.Context, path string, headroom int, o Options) (*ope
 		return err
 	})
 	if err != nil && f.file != nil {
-		_ = f.file.Close() // bbolt leaves it open, and locked, when it panics
+		unlockFile(f.file) // when bbolt panics it leaves the file open, locked and mapped
+		_ = f.file.Close()
 	}
 	return f, err
 }
@@ -168,8 +171,6 @@ func openError(path string, err error) error {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("boltkv: open %s: %w%s; stop it, or use another data folder",
 			path, kv.ErrLocked, lockHolder(path))
-	case errors.Is(err, syscall.EISDIR):
-		return fmt.Errorf("boltkv: open %s: %w: it is a folder; name a file in it", path, kv.ErrForeign)
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("boltkv: open %s: %w; the store needs to be writable: change its owner or mode, "+
 			"or use another data folder", path, err)
