@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"onced/api/config"
 	"onced/kv"
@@ -81,6 +82,13 @@ type App struct {
 	servers []*server
 	group   group
 
+	// work ends when the time to drain is over. What goes on when its client has
+	// gone lives in it.
+	work context.Context
+	cut  context.CancelFunc
+	// drained ends work; it is set when the process begins to stop.
+	drained *time.Timer
+
 	reloading sync.Mutex
 	closeOnce sync.Once
 	closeErr  error
@@ -92,6 +100,7 @@ type App struct {
 func New(ctx context.Context, o Options) (_ *App, err error) {
 	o = o.withDefaults()
 	a := &App{o: o}
+	a.work, a.cut = context.WithCancel(context.WithoutCancel(ctx))
 	a.config.Store(o.Loaded.Config)
 	defer func() {
 		if err != nil {
@@ -133,9 +142,7 @@ func (a *App) listen(ctx context.Context) error {
 		if a.o.Wrap != nil {
 			h = a.o.Wrap(h)
 		}
-		srv := newServer(s.name, l, h, a.o)
-		srv.draining = func() { a.health.draining.Store(true) }
-		a.servers = append(a.servers, srv)
+		a.servers = append(a.servers, newServer(s.name, l, h, a))
 	}
 	return nil
 }
@@ -147,6 +154,16 @@ func (a *App) addMembers() {
 	for _, s := range a.servers {
 		a.group.add("server "+s.name, s.run)
 	}
+	// The last to start is the first to stop: before any server stops, readiness
+	// is off and the time to drain, which all share, has begun.
+	a.group.add("readiness", func(ctx context.Context) error {
+		<-ctx.Done()
+		a.health.draining.Store(true)
+		drain := a.o.Loaded.Config.HTTP.DrainTimeout
+		a.o.Logger.Info("stopping", "drain_timeout", drain.String())
+		a.drained = time.AfterFunc(drain, a.cut)
+		return nil
+	})
 }
 
 // Addr is the address at which a server listens: api or metrics. It is
@@ -166,12 +183,9 @@ func (a *App) Run(ctx context.Context) error {
 	if err := a.announce(ctx); err != nil {
 		return errors.Join(err, a.Close())
 	}
-	stop := context.AfterFunc(ctx, func() {
-		a.health.draining.Store(true)
-		a.o.Logger.Info("stopping", "drain_timeout", a.o.Loaded.Config.HTTP.DrainTimeout)
-	})
-	defer stop()
 	err := a.group.run(ctx)
+	a.drained.Stop()
+	a.cut()
 	a.o.Logger.Info("stopped")
 	return errors.Join(err, a.Close())
 }
@@ -180,6 +194,7 @@ func (a *App) Run(ctx context.Context) error {
 // is harmless.
 func (a *App) Close() error {
 	a.closeOnce.Do(func() {
+		a.cut()
 		for _, s := range a.servers {
 			_ = s.listener.Close() // Serve has closed it, when it ran
 		}

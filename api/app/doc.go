@@ -14,7 +14,8 @@
 //     found so at the next start.
 //   - A reload puts all of the new settings in place or none of them. What needs
 //     a restart keeps its old value and is named.
-//   - [App.Run] returns after every goroutine that it started has ended.
+//   - [App.Run] returns after every goroutine that it started has ended; a
+//     request that was cut off and does not notice is given two seconds.
 //
 // # What is not
 //

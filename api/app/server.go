@@ -18,34 +18,35 @@ type server struct {
 	name     string
 	listener net.Listener
 	http     *http.Server
-	drain    time.Duration
+	handler  *deadlines
+	work     context.Context // of all requests; ends when the time to drain is over
 	logger   *slog.Logger
-	// draining is called once, when no more connections are to be taken.
-	draining func()
 }
+
+// afterCut is how long requests that were cut off may take to notice.
+const afterCut = 2 * time.Second
 
 // newServer makes a server with every limit set. ReadTimeout stays 0: it would
 // go on after the body has been read and end the context of a request that
 // takes long for good reasons. The handler bounds the body instead.
-func newServer(name string, l net.Listener, h http.Handler, o Options) *server {
-	c := o.Loaded.Config.HTTP
+func newServer(name string, l net.Listener, h http.Handler, a *App) *server {
+	c := a.o.Loaded.Config.HTTP
+	d := &deadlines{next: h, read: c.ReadTimeout, write: c.WriteTimeout, clock: a.o.Clock}
 	return &server{
-		name: name, listener: limitListener(l, c.MaxConnections), drain: c.DrainTimeout, logger: o.Logger,
+		name: name, listener: limitListener(l, c.MaxConnections), handler: d, work: a.work, logger: a.o.Logger,
 		http: &http.Server{
-			Handler:           deadlines{next: h, read: c.ReadTimeout, write: c.WriteTimeout, clock: o.Clock},
+			Handler:           d,
 			ReadHeaderTimeout: c.HeaderTimeout,
 			IdleTimeout:       c.IdleTimeout,
 			MaxHeaderBytes:    int(c.MaxHeader),
-			ErrorLog:          slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+			BaseContext:       func(net.Listener) context.Context { return a.work },
+			ErrorLog:          slog.NewLogLogger(a.o.Logger.Handler(), slog.LevelDebug),
 		},
 	}
 }
 
 // run serves until ctx ends, then drains.
 func (s *server) run(ctx context.Context) error {
-	base, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	s.http.BaseContext = func(net.Listener) context.Context { return base }
 	ended := make(chan error, 1)
 	go func() { ended <- s.http.Serve(s.listener) }()
 	select {
@@ -53,16 +54,11 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	if s.draining != nil {
-		s.draining()
-	}
-	dctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain)
-	defer cancel()
-	if err := s.http.Shutdown(dctx); err != nil {
+	if err := s.http.Shutdown(s.work); err != nil {
 		s.logger.Warn("requests were cut off; what they had sent counts as unknown",
-			"server", s.name, "drain_timeout", s.drain)
-		cut()
+			"server", s.name, "requests", s.handler.active())
 		_ = s.http.Close()
+		s.handler.waitIdle(afterCut)
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -71,15 +67,56 @@ func (s *server) run(ctx context.Context) error {
 }
 
 // deadlines bounds how long a body may take to arrive and each write of the
-// answer to leave, whatever the handler does meanwhile.
+// answer to leave, whatever the handler does meanwhile, and counts the requests.
 type deadlines struct {
 	next        http.Handler
 	read, write time.Duration
 	clock       kv.Clock
+
+	mu      sync.Mutex
+	running int
+	idle    chan struct{} // closed when running becomes 0; nil while nobody waits
+}
+
+// active is the number of handlers that run.
+func (d *deadlines) active() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running
+}
+
+func (d *deadlines) count(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running += n
+	if d.running == 0 && d.idle != nil {
+		close(d.idle)
+		d.idle = nil
+	}
+}
+
+// waitIdle waits until no handler runs, but not longer than limit.
+func (d *deadlines) waitIdle(limit time.Duration) {
+	idle := make(chan struct{})
+	d.mu.Lock()
+	if d.running == 0 {
+		close(idle)
+	} else {
+		d.idle = idle
+	}
+	d.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
 }
 
 // ServeHTTP sets the deadlines of one request.
-func (d deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.count(1)
+	defer d.count(-1)
 	rc := http.NewResponseController(w)
 	tw := &timedWriter{ResponseWriter: w, rc: rc, limit: d.write, clock: d.clock}
 	// The server writes by itself too: 100 Continue, and after the handler what
