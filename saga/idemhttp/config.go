@@ -48,6 +48,9 @@ type Config struct {
 	FingerprintHeaders []string
 	// MaxBody is the largest body of a request in bytes; 0 means DefaultMaxBody.
 	MaxBody int64
+	// BodyTime is how long the body of a guarded request may take to arrive; 0 is
+	// no limit, for servers that have one of their own.
+	BodyTime time.Duration
 	// MaxResponse is the largest body of a response that is kept, in bytes; 0 means
 	// DefaultMaxResponse. It has to fit into the claims' MaxResult.
 	MaxResponse int
@@ -123,6 +126,8 @@ func (c *Config) problem(claims *claim.Book) (field, problem string) {
 		return "Methods", "is empty: name at least one, or leave it nil"
 	case c.MaxBody < 0:
 		return "MaxBody", fmt.Sprintf("must not be negative, it is %d", c.MaxBody)
+	case c.BodyTime < 0:
+		return "BodyTime", fmt.Sprintf("must not be negative, it is %v", c.BodyTime)
 	case c.MaxResponse < 0:
 		return "MaxResponse", fmt.Sprintf("must not be negative, it is %d", c.MaxResponse)
 	case c.MaxResponse+MaxHead > claims.Machine().MaxResult:

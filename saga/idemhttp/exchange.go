@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 
 	"onced/kv/claim"
 	"onced/saga"
@@ -23,6 +24,7 @@ type Exchange struct {
 	// Key is the client's key, and Principal whose it is.
 	Key, Principal string
 
+	perform     Perform
 	fingerprint [32]byte
 	performed   bool      // by this call
 	answer      *Response // of the perform of this call
@@ -57,12 +59,14 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (x *Exchange, p 
 		return nil, &Problem{Code: CodeKeyMissing, Param: h.cfg.KeyHeader, Detail: "send the header " +
 			h.cfg.KeyHeader + " with 1 to 255 bytes: new for each intent, the same for its retries"}
 	}
-	return &Exchange{Key: key, Principal: h.cfg.Principal(r)}, nil
+	return &Exchange{Key: key, Principal: h.cfg.Principal(r), perform: h.perform}, nil
 }
 
 // read takes in the body. gone is true when the client is not there any more.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *Problem, gone bool) {
+	stop := bound(w, h.cfg.BodyTime)
 	body, err := readBody(w, r, h.cfg.MaxBody)
+	stop()
 	if err != nil {
 		w.Header().Set("Connection", "close") // the rest of the body is still to come
 		return bodyProblem(err, h.cfg.MaxBody), r.Context().Err() != nil
@@ -74,6 +78,25 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *
 	x.Request.ContentLength, x.Request.TransferEncoding = int64(len(body)), nil
 	x.fingerprint = h.fingerprint(r, body)
 	return nil, false
+}
+
+// bound lets reads of the connection fail after d, until stop is called. The
+// deadline is one in the past, set when the time is over: that needs no clock.
+func bound(w http.ResponseWriter, d time.Duration) (stop func()) {
+	if d == 0 {
+		return func() {}
+	}
+	conn, fired := http.NewResponseController(w), make(chan struct{})
+	t := time.AfterFunc(d, func() {
+		defer close(fired)
+		_ = conn.SetReadDeadline(time.Unix(1, 0)) // a server that cannot has its own limit
+	})
+	return func() {
+		if !t.Stop() {
+			<-fired
+			_ = conn.SetReadDeadline(time.Time{})
+		}
+	}
 }
 
 // smallBody is up to what size a body is believed to have the length that it

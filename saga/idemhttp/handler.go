@@ -81,7 +81,7 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
 	x.performed = true
 	x.answer.close() // of an earlier try in the same call
 	x.answer = nil
-	resp, err := h.perform(ctx, x)
+	resp, err := x.perform(ctx, x)
 	if err != nil {
 		if n, ok := errors.AsType[*nothingDone](err); ok {
 			x.answer = n.resp
@@ -104,6 +104,16 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
 		return nil, saga.RetryAfter(retryAfter(resp.Header), &statusError{resp.Status})
 	}
 	return nil, &statusError{resp.Status}
+}
+
+// Refusal is the error of a Config.Check that found a definite refusal: r is
+// stored and replayed.
+func Refusal(r *Response) error {
+	res, err := ResultOf(r)
+	if err != nil {
+		return err
+	}
+	return saga.Refused(&saga.RefusedError{Message: (&statusError{r.Status}).Error(), Answer: res})
 }
 
 // statusError is a response that is no result.

@@ -13,21 +13,19 @@ import (
 )
 
 // Middleware returns a function that wraps a handler so that it runs once per
-// key. Wrap one handler with it: handlers that share an Operation share keys. Its
+// key. Handlers that it wraps share their keys, for they are one Operation. Its
 // error is a saga.ConfigError. The handler sees a ResponseWriter without Hijacker
-// whose Flush does nothing.
+// whose Flush does nothing. What a framework does with a handler's error has to
+// happen inside: a handler that has written nothing has answered 200.
 func Middleware(claims *claim.Book, cfg Config) (func(http.Handler) http.Handler, error) {
-	if _, err := New(claims, cfg, runHandler(http.NotFoundHandler())); err != nil {
+	h, err := New(claims, cfg, runHandler(http.NotFoundHandler()))
+	if err != nil {
 		return nil, err
 	}
 	return func(next http.Handler) http.Handler {
-		own := cfg
-		own.Pass = next
-		h, err := New(claims, own, runHandler(next))
-		if err != nil { // the same settings were right a moment ago
-			panic(err)
-		}
-		return h
+		own := *h // the operation is one and the same
+		own.cfg.Pass, own.perform = next, runHandler(next)
+		return &own
 	}, nil
 }
 

@@ -1,0 +1,115 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	"onced/api/problem"
+	"onced/saga"
+	"onced/saga/idemhttp"
+)
+
+// Problems that only the proxy has.
+const (
+	codeFailed  = idemhttp.Code(problem.UpstreamFailed)
+	codeTimeout = idemhttp.Code(problem.UpstreamTimeout)
+)
+
+// perform sends a guarded request to the upstream, once.
+func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.Response, error) {
+	key := saga.DownstreamKey(ctx)
+	ctx, cancel := rt.detached(ctx)
+	req := (&http.Request{
+		Method: x.Request.Method, URL: rt.target(x.Request.URL), Header: rt.guardedHeader(x.Request, key),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+	}).WithContext(ctx)
+	if len(x.Body) > 0 {
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(x.Body)), int64(len(x.Body))
+	}
+	resp, sent, err := rt.send.send(req)
+	if err != nil {
+		cancel()
+		rt.proxy.cfg.Logger.WarnContext(ctx, "an upstream did not answer", "route", rt.name,
+			"downstream_key", key, "sent", sent, "error", err)
+		return nil, failure(err, sent)
+	}
+	out, err := rt.receive(resp, cancel)
+	if err != nil {
+		cancel()
+		_ = resp.Body.Close() // it is broken
+		rt.proxy.cfg.Logger.WarnContext(ctx, "an upstream's answer cannot be used", "route", rt.name,
+			"downstream_key", key, "status", resp.StatusCode, "error", err)
+		return nil, failure(err, true)
+	}
+	return out, nil
+}
+
+// failure says what became of a request that has no answer. One that was not
+// sent definitely did not happen; every other may have.
+func failure(err error, sent bool) error {
+	p := &idemhttp.Problem{Code: codeFailed, Detail: "the service behind could not be reached; nothing was done"}
+	timeout := isTimeout(err)
+	if timeout {
+		p.Code, p.Detail = codeTimeout, "the service behind could not be reached in time; nothing was done"
+	}
+	if !sent {
+		return saga.NotDone(p)
+	}
+	p.Detail = "the service behind has the request, but its answer did not arrive whole"
+	if timeout {
+		p.Detail = "the service behind has the request, but did not answer in time"
+	}
+	p.Detail += "; whether it happened is not known. Send the same request with the same key again, never another key"
+	return p
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+var (
+	errStatus   = errors.New("proxy: the answer's status is none of a final answer")
+	errBrokeOff = errors.New("proxy: the answer broke off")
+)
+
+// receive takes in an answer. cancel ends the request; it is called when the
+// whole answer is there, or with the rest of one that is too long to hold.
+func (rt *route) receive(resp *http.Response, cancel context.CancelFunc) (*idemhttp.Response, error) {
+	if resp.StatusCode < 200 || resp.StatusCode > 599 {
+		return nil, errStatus
+	}
+	out := &idemhttp.Response{Status: resp.StatusCode, Header: resp.Header}
+	for _, name := range []string{"Request-Id", idemhttp.ReplayedHeader} {
+		out.Header.Del(name) // they are ours to say
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(rt.keep)+1))
+	if err != nil {
+		return nil, errors.Join(errBrokeOff, err)
+	}
+	out.Body = body
+	if len(body) > rt.keep {
+		out.Rest = &rest{ReadCloser: resp.Body, cancel: cancel}
+		return out, nil
+	}
+	_ = resp.Body.Close() // all of it has been read
+	cancel()
+	out.Trailer = resp.Trailer
+	return out, nil
+}
+
+// rest is the end of a long answer.
+type rest struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close ends the request too.
+func (r *rest) Close() error {
+	defer r.cancel()
+	return r.ReadCloser.Close()
+}

@@ -1,0 +1,162 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+
+	"onced/api/config"
+	"onced/api/problem"
+	"onced/kv/claim"
+	"onced/saga"
+	"onced/saga/idemhttp"
+)
+
+// token is the value of principal that stands for the client's token.
+const token = "token"
+
+// route serves one route.
+type route struct {
+	config.Route
+
+	name    string
+	pattern config.Pattern
+	proxy   *Proxy
+	send    *transport // of guarded requests
+	pass    *httputil.ReverseProxy
+	handler http.Handler
+	maxBody int64
+	keep    int // how much of an answer is held and kept
+}
+
+func (p *Proxy) newRoute(c config.Route) (*route, error) {
+	rt := &route{Route: c, name: c.Name, pattern: c.Pattern(), proxy: p, send: p.fresh, maxBody: int64(c.MaxBody)}
+	if c.Check != nil || c.Repeatable {
+		rt.send = p.reused
+	}
+	if rt.maxBody == 0 {
+		rt.maxBody = p.cfg.MaxBody
+	}
+	rt.keep = min(int(c.MaxResponse), p.cfg.Claims.Machine().MaxResult-idemhttp.MaxHead)
+	rt.pass = rt.newPass()
+	if c.Key == "ignore" {
+		rt.handler = http.HandlerFunc(rt.passThrough)
+		if c.Others == "refuse" {
+			rt.handler = rt.only(c.Methods)
+		}
+		return rt, nil
+	}
+	h, err := idemhttp.New(p.cfg.Claims, rt.settings(), rt.perform)
+	if err != nil {
+		return nil, err
+	}
+	rt.handler = h
+	return rt, nil
+}
+
+// settings are those of the guarded part.
+func (rt *route) settings() idemhttp.Config {
+	cfg := idemhttp.Config{
+		Operation: rt.name,
+		Principal: func(r *http.Request) string {
+			principal, _ := r.Context().Value(principalKey{}).(string)
+			return principal
+		},
+		KeyHeader:    rt.KeyHeader,
+		Methods:      rt.Methods,
+		KeyOptional:  rt.Key == "optional",
+		RefuseOthers: rt.Others == "refuse",
+		MaxBody:      rt.maxBody,
+		BodyTime:     rt.proxy.cfg.BodyTime,
+		MaxResponse:  rt.keep,
+		Classify:     rt.classify,
+		SettlesAfter: rt.SettlesAfter,
+		Timeout:      rt.Timeout,
+		Wait:         rt.Wait,
+		Pass:         http.HandlerFunc(rt.passThrough),
+		WriteProblem: writeProblem,
+		Logger:       rt.proxy.cfg.Logger.With("route", rt.name),
+	}
+	if rt.Wait == 0 {
+		cfg.Wait = idemhttp.NoWait
+	}
+	if rt.Repeatable {
+		cfg.KeyValidFor = rt.KeyValidFor
+	}
+	if rt.Check != nil {
+		cfg.Check, cfg.Timeout = rt.lookUp, max(rt.Timeout, rt.Check.Timeout)
+	}
+	return cfg
+}
+
+// ServeHTTP serves an admitted request.
+func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.handler.ServeHTTP(w, r) }
+
+// ClaimID names the claim of a key that a principal has sent to a route, for
+// claim.Book.Resolve.
+func ClaimID(principal, route, key string) claim.ID {
+	return claim.ID{Scope: claim.ScopeOf(principal, route), Key: key}
+}
+
+// only passes some methods through.
+func (rt *route) only(methods []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !slices.Contains(methods, r.Method) {
+			w.Header()["Allow"] = slices.Clone(methods)
+			problem.Write(w, r, problem.New(problem.MethodNotAllowed, "this route takes other methods"))
+			return
+		}
+		rt.passThrough(w, r)
+	})
+}
+
+// admit refuses what would go round the guard.
+func (rt *route) admit(r *http.Request) error {
+	if protocol, ok := isUpgrade(r.Header); ok {
+		switch {
+		case rt.Key != "ignore":
+			return problem.New(problem.BadRequest, "a route with keys passes on no upgrade: "+
+				"what goes through a tunnel cannot be guarded").At("Upgrade")
+		case protocol != "websocket":
+			return problem.New(problem.BadRequest, "no other upgrade than websocket is passed on").At("Upgrade")
+		}
+	}
+	if rt.Key == "ignore" || slices.Contains(rt.Methods, r.Method) {
+		return nil
+	}
+	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		if len(r.Header.Values(name)) > 0 {
+			return problem.New(problem.BadRequest, "a method that needs no key must not stand for another one; "+
+				"send the method itself").At(name)
+		}
+	}
+	return nil
+}
+
+// principalOf says whose request it is.
+func (rt *route) principalOf(r *http.Request) (string, error) {
+	if rt.Principal != token {
+		return rt.Principal, nil
+	}
+	return rt.proxy.cfg.Principal(r)
+}
+
+// classify says what an answer of the upstream means.
+func (rt *route) classify(r *idemhttp.Response) saga.Outcome {
+	switch o := rt.Outcomes; {
+	case o.Done.Has(r.Status):
+		return saga.OutcomeDone
+	case o.Refused.Has(r.Status):
+		return saga.OutcomeRefused
+	case o.Retry.Has(r.Status):
+		return saga.OutcomeRetry
+	}
+	return saga.OutcomeUnknown
+}
+
+// detached is a context with the values of ctx and a limit of its own, which
+// nobody else's end ends.
+func (rt *route) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), rt.Timeout)
+}
