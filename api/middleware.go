@@ -80,12 +80,18 @@ func (s *Server) withLog(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := s.clock.Now()
 		rec := &recorder{ResponseWriter: w}
-		defer func() { s.logged(rec, r, s.clock.Now().Sub(start)) }()
+		ended := func(Done) {}
+		if s.deps.Trace != nil {
+			var ctx context.Context
+			ctx, ended = s.deps.Trace(r)
+			r = r.WithContext(ctx)
+		}
+		defer func() { ended(s.logged(rec, r, s.clock.Now().Sub(start))) }()
 		next.ServeHTTP(rec, r)
 	})
 }
 
-func (s *Server) logged(rec *recorder, r *http.Request, took time.Duration) {
+func (s *Server) logged(rec *recorder, r *http.Request, took time.Duration) Done {
 	x := exchangeOf(r.Context())
 	method := r.Method
 	if !knownMethod(method) {
@@ -103,10 +109,11 @@ func (s *Server) logged(rec *recorder, r *http.Request, took time.Duration) {
 		slog.String("method", method), slog.String("route", x.route), slog.Int("status", rec.status),
 		slog.Int64("bytes", rec.bytes), slog.Int64("took_ms", took.Milliseconds()),
 		slog.String("remote", s.deps.ClientIP(r).String()), slog.String("token_id", x.who.TokenID))
+	done := Done{Method: method, Route: x.route, Status: rec.status, Bytes: rec.bytes, Took: took}
 	if s.deps.Observer != nil {
-		s.deps.Observer.RequestDone(Done{Method: method, Route: x.route, Status: rec.status,
-			Bytes: rec.bytes, Took: took})
+		s.deps.Observer.RequestDone(done)
 	}
+	return done
 }
 
 func knownMethod(m string) bool {

@@ -49,6 +49,9 @@ type Deps struct {
 	Logger *slog.Logger
 	// Observer is told of every request; nil means nobody.
 	Observer Observer
+	// Trace begins a span for a request and returns its context and how the span
+	// ends; nil means that there are no spans.
+	Trace func(*http.Request) (context.Context, func(Done))
 	// Clock measures how long requests take; nil means the system's clock.
 	Clock kv.Clock
 	// Rand makes request ids; nil means crypto/rand.Reader.
