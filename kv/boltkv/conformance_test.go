@@ -37,6 +37,10 @@ func (b hookedBackend) Commit(changes []group.Change) (uint64, error) {
 	return b.Backend.Commit(changes)
 }
 
+func hookWrap(hook func() error) func(group.Backend) group.Backend {
+	return func(b group.Backend) group.Backend { return hookedBackend{b, hook} }
+}
+
 func open(t testing.TB) kv.Store { return openTest(t, Options{}) }
 
 func capabilities() kvtest.Capabilities {
@@ -53,7 +57,7 @@ func capabilities() kvtest.Capabilities {
 		Rerun: func(t testing.TB) kv.Store { return openTest(t, Options{Rerun: true}) },
 		Clock: func(t testing.TB, clock kv.Clock) kv.Store { return openTest(t, Options{Clock: clock}) },
 		Hook: func(t testing.TB, hook func() error) kv.Store {
-			return openTest(t, Options{wrap: func(b group.Backend) group.Backend { return hookedBackend{b, hook} }})
+			return openTest(t, Options{wrap: hookWrap(hook)})
 		},
 	}
 }

@@ -68,7 +68,7 @@ type opened struct {
 func openFile(ctx context.Context, path string, o Options) (f *opened, err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("boltkv: make the folder of %s: %w", path, err)
+		return nil, openError(path, fmt.Errorf("make its folder: %w", err))
 	}
 	var size int64
 	if info, err := os.Stat(path); err == nil {
@@ -188,6 +188,7 @@ func start(db *bolt.DB, o Options) (epoch uint64, err error) {
 		return 0, fmt.Errorf("%w (schema %d, known up to %d)", kv.ErrNewer, version, o.schema)
 	}
 	db.NoFreelistSync = false
+	db.AllocSize = growthStep(0)
 	if version > 0 && version < o.schema {
 		if err := migrate(db, version, o); err != nil {
 			return 0, err

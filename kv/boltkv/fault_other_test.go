@@ -1,0 +1,6 @@
+//go:build !linux
+
+package boltkv
+
+// linuxChildren is empty here.
+var linuxChildren map[string]func(path string) error
