@@ -39,6 +39,7 @@ func root() *command {
 					},
 				},
 			},
+			demoCommand(),
 			tokenCommands(),
 			claimCommands(),
 			{
@@ -60,6 +61,7 @@ func root() *command {
 					"zsh:   source <(onced completion zsh)\n" +
 					"fish:  onced completion fish | source",
 			},
+			demoServiceCommand(),
 			{name: "__complete", hidden: true, most: 1000, summary: "answer the completion scripts", run: complete},
 		},
 	}

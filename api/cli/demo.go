@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"onced/api/app"
+	"onced/api/demo"
+)
+
+// demoServiceName is the hidden command that the demo runs as its child: serve,
+// with the demo's hooks.
+const demoServiceName = "__demo-service"
+
+// demoCommand is the command "demo".
+func demoCommand() *command {
+	var d demo.Config
+	faults := ""
+	return &command{
+		name: "demo", summary: "break everything on purpose and prove that nobody is charged twice; no real money",
+		help: "A shop and a payment gateway on localhost:3000 with onced between them, and switches that break each.\n" +
+			"Without --orders it waits for you and says what to try. With --orders it places them by itself, prints\n" +
+			"the proof from the gateway's own ledger as a table and as JSON, and ends: with exit code 0 when every\n" +
+			"order was charged as it should have been, with 4 when not. It ends within --limit, and some ten seconds\n" +
+			"more at the worst. Everything is kept in the folder --data, and nothing elsewhere.\n" +
+			"--unprotected leaves onced out, to show what it is for: then customers are charged twice.\n" + exitHelp,
+		flags: func(f *flags) {
+			d, faults = demo.Config{}, ""
+			f.addOutput()
+			f.StringVar(&d.Data, "data", demo.DefaultData, "the `FOLDER` of the demo")
+			f.IntVar(&d.Port, "port", demo.DefaultPort, "the `PORT` on localhost; 0 takes a free one")
+			f.IntVar(&d.Orders, "orders", 0, "place `N` orders and end; 0 waits for you")
+			f.IntVar(&d.Clients, "clients", demo.DefaultClients, "`N` clients place the orders")
+			f.StringVar(&faults, "faults", "", "what to break from the start: all, none, or some of "+
+				"delay,duplicate,drop,crash,keys; by default all with --orders, else none")
+			f.Uint64Var(&d.Seed, "seed", 1, "`NUMBER` that decides which call meets which fault")
+			f.DurationVar(&d.Limit, "limit", demo.DefaultLimit, "the `TIME` after which a run with --orders ends")
+			f.BoolVar(&d.Unprotected, "unprotected", false, "leave onced out: the shop calls the gateway itself")
+		},
+		run: func(ctx context.Context, c *call) error { return runDemo(ctx, c, d, faults) },
+	}
+}
+
+func runDemo(ctx context.Context, c *call, d demo.Config, faults string) error {
+	if faults == "" && d.Orders > 0 {
+		faults = "all"
+	}
+	var err error
+	if d.Faults, err = demo.ParseFaults(faults); err != nil {
+		return usage("the flag --faults cannot be used", err.Error(), c.path+" --orders=1000 --faults=all")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return &failure{what: "the demo could not find its own program", why: err.Error(), err: err}
+	}
+	d.Service = []string{program, demoServiceName, "--config"}
+	d.Environ, d.JSON = c.env.Environ, c.flags.output != "table"
+	d.Stdout, d.Stderr, d.Terminal = c.env.Stdout, c.env.Stderr, c.env.Terminal
+	return demoFailure(demo.Run(ctx, d))
+}
+
+// demoFailure says what to do about the demo's errors.
+func demoFailure(err error) error {
+	port, taken := errors.AsType[*demo.PortError](err)
+	switch {
+	case err == nil:
+		return nil
+	case taken:
+		return &failure{what: "the demo could not start", why: port.Error(), try: port.Remedy(), err: err}
+	case errors.Is(err, demo.ErrProof):
+		return &failure{what: "the proof failed", why: err.Error(), code: ExitProblem, err: err}
+	}
+	return &failure{what: "the demo ended with an error", why: err.Error(), try: remedy(err), err: err}
+}
+
+// demoServiceCommand is what the demo runs as its child.
+func demoServiceCommand() *command {
+	return &command{
+		name: demoServiceName, hidden: true, summary: "the service of the demo", run: demoService,
+		flags: func(f *flags) { f.addConfig() },
+	}
+}
+
+// demoService is serve with the demo's hooks: it may be told where to stop to be
+// killed, and it ends when its stdin is closed.
+func demoService(ctx context.Context, c *call) error {
+	child := demo.NewChild(c.env.Stdin, c.env.Stdout, c.env.Exit)
+	c.env.Stdout = io.Discard // the parent reads it; what serve says there is for people
+	c.env.App = func(o *app.Options) { o.Wrap = child.Wrap }
+	c.env.Serving = func(a *app.App) { child.Ready(a.Addr("proxy").String()) }
+	return serve(ctx, c)
+}

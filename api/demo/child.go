@@ -1,0 +1,92 @@
+package demo
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Child is the side of the demo that lives in the service's process. It reads
+// the parent's lines and writes to it, and changes nothing about the service
+// but that it may stop at a point to be killed there.
+type Child struct {
+	out io.Writer
+
+	mu    sync.Mutex
+	armed string
+}
+
+// NewChild listens to the parent. When the parent has gone, in is closed, and
+// exit ends the process: kill -9 of the parent leaves nobody behind.
+func NewChild(in io.Reader, out io.Writer, exit func(code int)) *Child {
+	c := &Child{out: out}
+	go func() {
+		lines := bufio.NewScanner(in)
+		for lines.Scan() {
+			word, point, _ := strings.Cut(lines.Text(), " ")
+			c.mu.Lock()
+			if c.armed = ""; word == "arm" {
+				c.armed = point
+			}
+			c.mu.Unlock()
+		}
+		exit(0)
+	}()
+	return c
+}
+
+// Ready tells the parent where the routes are.
+func (c *Child) Ready(addr string) { _, _ = fmt.Fprintf(c.out, "ready %s\n", addr) }
+
+// Wrap puts the points of the child around a handler.
+func (c *Child) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path == chargesPath {
+			c.pass(beforeIntent)
+			w = &outcomeWriter{ResponseWriter: w, child: c}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// pass never returns when the point is armed: the parent is told and kills.
+func (c *Child) pass(point string) {
+	c.mu.Lock()
+	armed := c.armed == point
+	c.mu.Unlock()
+	if armed {
+		_, _ = fmt.Fprintf(c.out, "at %s\n", point)
+		select {}
+	}
+}
+
+// outcomeWriter stops before an answer that tells an outcome: it is in the store
+// by then.
+type outcomeWriter struct {
+	http.ResponseWriter
+	child *Child
+	wrote bool
+}
+
+// WriteHeader sends the status, unless that is where to stop.
+func (w *outcomeWriter) WriteHeader(status int) {
+	w.wrote = true
+	if status/100 == 2 || status == http.StatusPaymentRequired {
+		w.child.pass(afterOutcome)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the body; without a status before it that is 200.
+func (w *outcomeWriter) Write(p []byte) (int, error) {
+	if !w.wrote {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap gives http.ResponseController the writer below.
+func (w *outcomeWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

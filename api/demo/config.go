@@ -1,0 +1,142 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"onced/kv"
+)
+
+// The times of the demo, short so that it is lively.
+const (
+	// CallTimeout is how long the service waits for the gateway.
+	CallTimeout = time.Second
+	// SettlesAfter is how long after a send the service trusts a look-up that
+	// finds nothing.
+	SettlesAfter = 3500 * time.Millisecond
+	// BookBy is how long after it was asked the gateway may still charge. What
+	// it could not book by then it never books.
+	BookBy = 1800 * time.Millisecond
+)
+
+// The defaults of [Config].
+const (
+	DefaultData    = "./onced-demo"
+	DefaultPort    = 3000
+	DefaultClients = 50
+	DefaultLimit   = 5 * time.Minute
+)
+
+// maxOrders bounds what a demo keeps.
+const maxOrders = 100_000
+
+// Config says what to demonstrate. Service and Data are required.
+type Config struct {
+	// Service is the command that runs the child; the path of a configuration
+	// file is put after it.
+	Service []string
+	// Environ is the child's environment; variables that begin with ONCED_ are
+	// left out.
+	Environ []string
+	// Data is the folder that everything is kept in. It is made when it is not
+	// there, and refused when it holds something else.
+	Data string
+	// Port on loopback; 0 takes a free one.
+	Port int
+
+	// Orders is how many orders to place by itself, and then to end; 0 waits for
+	// people instead. Clients place them, at most Limit long.
+	Orders  int
+	Clients int
+	Limit   time.Duration
+	// Faults are on from the start.
+	Faults Faults
+	// Seed decides which call meets which fault.
+	Seed uint64
+	// Unprotected leaves the service out: the shop calls the gateway itself.
+	Unprotected bool
+
+	// JSON prints the proof as JSON only.
+	JSON bool
+	// Stdout gets the proof, Stderr the progress. Terminal says that a person
+	// reads Stderr.
+	Stdout, Stderr io.Writer
+	Terminal       bool
+	// Clock is the one clock; nil means the system's.
+	Clock kv.Clock
+	// Ready is called with the URL once the demo answers; nil is not called. It
+	// is for tests.
+	Ready func(url string)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Stdout == nil {
+		c.Stdout = io.Discard
+	}
+	if c.Stderr == nil {
+		c.Stderr = io.Discard
+	}
+	if c.Clock == nil {
+		c.Clock = kv.SystemClock()
+	}
+	if c.Clients == 0 {
+		c.Clients = DefaultClients
+	}
+	if c.Limit == 0 {
+		c.Limit = DefaultLimit
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case len(c.Service) == 0 && !c.Unprotected:
+		return errors.New("demo: Config.Service names no command")
+	case c.Data == "":
+		return errors.New("demo: the data folder has no name; use for example --data=" + DefaultData)
+	case c.Orders < 0 || c.Orders > maxOrders:
+		return fmt.Errorf("demo: --orders is %d; 0 to %d are allowed", c.Orders, maxOrders)
+	case c.Clients < 1 || c.Clients > 1000:
+		return fmt.Errorf("demo: --clients is %d; 1 to 1000 are allowed", c.Clients)
+	case c.Port < 0 || c.Port > 65535:
+		return fmt.Errorf("demo: --port is %d; 0 to 65535 are allowed, 0 takes a free one", c.Port)
+	case c.Limit < time.Second || c.Limit > 24*time.Hour:
+		return fmt.Errorf("demo: --limit is %s; 1s to 24h are allowed", c.Limit)
+	}
+	return nil
+}
+
+// Faults are switches that are on.
+type Faults struct{ Delay, Duplicate, Drop, Crash, Keys bool }
+
+// faultNames are what ParseFaults takes.
+var faultNames = []string{"delay", "duplicate", "drop", "crash", "keys"}
+
+// ParseFaults reads all (every fault, without keys, which is none), none, or
+// names with commas between them.
+func ParseFaults(text string) (Faults, error) {
+	switch text {
+	case "all":
+		return Faults{Delay: true, Duplicate: true, Drop: true, Crash: true}, nil
+	case "none", "":
+		return Faults{}, nil
+	}
+	var f Faults
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(faultNames, name) {
+			return Faults{}, fmt.Errorf("%q is no fault; allowed: all, none, or some of %s", name,
+				strings.Join(faultNames, ","))
+		}
+		f.Delay = f.Delay || name == "delay"
+		f.Duplicate = f.Duplicate || name == "duplicate"
+		f.Drop = f.Drop || name == "drop"
+		f.Crash = f.Crash || name == "crash"
+		f.Keys = f.Keys || name == "keys"
+	}
+	return f, nil
+}

@@ -1,0 +1,130 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// The points at which the service can be killed. The first and the last are in
+// the child, which stops there and says so; the others are calls that the
+// gateway has in its hands.
+const (
+	beforeIntent = "before-intent"
+	beforeCharge = "before-charge"
+	afterCharge  = "after-charge"
+	afterOutcome = "after-outcome"
+)
+
+// crashPoints in the order in which they are armed when nobody names one: the
+// most instructive first.
+var crashPoints = []string{afterCharge, beforeCharge, afterOutcome, beforeIntent}
+
+// pointMeanings say in plain words what the crash will be like.
+var pointMeanings = map[string]string{
+	beforeIntent: "before it has written anything about the order",
+	beforeCharge: "after it has written what it is about to do; its call to the gateway is lost",
+	afterCharge:  "after the gateway has charged and before the service knows",
+	afterOutcome: "after it has written the outcome and before the shop is answered",
+}
+
+// childPoints are the points in the child.
+var childPoints = []string{beforeIntent, afterOutcome}
+
+// crasher kills the service at the armed point, once.
+type crasher struct {
+	// kill ends the child and returns when it has ended.
+	kill func()
+	// tell sends a line to the child; one that is down is told when it is up.
+	tell func(line string)
+	// killed is told of each kill.
+	killed func(point string)
+
+	mu    sync.Mutex
+	armed string
+	turn  int
+	count map[string]int
+}
+
+// point returns where the service will be killed, "" when it will not be.
+func (c *crasher) point() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.armed
+}
+
+// flip arms or disarms and returns the point that is armed now.
+func (c *crasher) flip(to, at string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	on := to == "on" || to == "" && (c.armed == "" || at != "")
+	switch {
+	case !on:
+		c.armed = ""
+	case at != "":
+		c.armed = at
+	case c.armed == "":
+		c.armed = crashPoints[c.turn%len(crashPoints)]
+		c.turn++
+	}
+	c.tell(c.line())
+	return c.armed
+}
+
+// line is what the child has to know.
+func (c *crasher) line() string {
+	if slices.Contains(childPoints, c.armed) {
+		return "arm " + c.armed
+	}
+	return "disarm"
+}
+
+// greeting is the line for a child that has just come up.
+func (c *crasher) greeting() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.line()
+}
+
+// take reports whether point is armed, and disarms it.
+func (c *crasher) take(point string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.armed != point {
+		return false
+	}
+	c.armed = ""
+	if c.count == nil {
+		c.count = map[string]int{}
+	}
+	c.count[point]++
+	return true
+}
+
+// pass kills the service when point is armed, and reports whether it did.
+func (c *crasher) pass(point string) bool {
+	if !c.take(point) {
+		return false
+	}
+	c.killed(point)
+	c.kill()
+	return true
+}
+
+// counts returns the kills by point.
+func (c *crasher) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := map[string]int{}
+	for point, n := range c.count {
+		m[point] = n
+	}
+	return m
+}
+
+func (c *crasher) meaning(point string) string {
+	if point == "" {
+		return "The service is left alone."
+	}
+	return fmt.Sprintf("The service will be killed once, %s, and started again.", pointMeanings[point])
+}

@@ -1,0 +1,216 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The limits of supervision.
+const (
+	downWait  = 5 * time.Second  // how long a call waits for a child that is down
+	stopWait  = 3 * time.Second  // how long a child may take to end
+	startWait = 15 * time.Second // how long it may take to be ready
+	badStarts = 5                // in a row end the demo
+)
+
+// errDown means that the service did not come up in time.
+var errDown = errors.New("demo: the service is being started again")
+
+// service runs the child, and runs it again whenever it ends.
+type service struct {
+	command []string
+	environ []string
+	log     string             // the file of the child's stderr
+	greet   func() string      // what a child that has come up is told first
+	at      func(point string) // the child has stopped at a point
+
+	mu     sync.Mutex
+	addr   string        // "" while it is down
+	change chan struct{} // closed when addr changes
+	child  *child
+	starts int
+}
+
+// child is one process.
+type child struct {
+	process *os.Process
+	stdin   io.WriteCloser
+	ended   chan struct{}
+}
+
+func newService(command, environ []string, log string) *service {
+	s := &service{command: command, log: log, change: make(chan struct{})}
+	for _, pair := range environ {
+		if !strings.HasPrefix(pair, "ONCED_") { // what is set for another service
+			s.environ = append(s.environ, pair)
+		}
+	}
+	return s
+}
+
+// run keeps a child running until ctx ends. It returns an error when the child
+// does not come up.
+func (s *service) run(ctx context.Context) error {
+	// The child gets a signal when the thread that started it ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	bad := 0
+	for ctx.Err() == nil {
+		wasReady, err := s.once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if wasReady {
+			bad = 0
+			continue
+		}
+		if bad++; bad == badStarts {
+			return fmt.Errorf("demo: the service does not start: %w\n%s", err, tail(s.log))
+		}
+		pause(ctx, time.Duration(bad)*100*time.Millisecond)
+	}
+	return nil
+}
+
+// once runs one child from its start to its end.
+func (s *service) once(ctx context.Context) (wasReady bool, err error) {
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return false, err
+	}
+	defer log.Close()
+	cmd := exec.Command(s.command[0], s.command[1:]...)
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = s.environ, log, childAttr()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return false, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	c := &child{process: cmd.Process, stdin: stdin, ended: make(chan struct{})}
+	s.set(c, "")
+	leave := context.AfterFunc(ctx, func() { c.leave() })
+	defer leave()
+	slow := time.AfterFunc(startWait, func() { _ = c.process.Kill() })
+	defer slow.Stop()
+
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		switch word {
+		case "ready":
+			slow.Stop()
+			wasReady = true
+			s.tell(s.greet())
+			s.set(c, rest)
+		case "at":
+			s.at(rest)
+			_ = c.process.Kill()
+		}
+	}
+	err = cmd.Wait()
+	s.set(nil, "")
+	close(c.ended)
+	return wasReady, err
+}
+
+// set says which child there is, and where.
+func (s *service) set(c *child, addr string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c != nil && addr != "" {
+		s.starts++
+	}
+	s.child, s.addr = c, addr
+	close(s.change)
+	s.change = make(chan struct{})
+}
+
+// leave asks the child to end, and makes it.
+func (c *child) leave() {
+	_ = c.stdin.Close()
+	t := time.NewTimer(stopWait)
+	defer t.Stop()
+	select {
+	case <-c.ended:
+	case <-t.C:
+		_ = c.process.Kill()
+	}
+}
+
+// kill ends the child with SIGKILL and returns when it has ended.
+func (s *service) kill() {
+	s.mu.Lock()
+	c := s.child
+	s.mu.Unlock()
+	if c == nil {
+		return
+	}
+	_ = c.process.Kill()
+	<-c.ended
+}
+
+// tell sends a line to the child. One that is down is greeted when it comes up.
+func (s *service) tell(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.child != nil {
+		_, _ = io.WriteString(s.child.stdin, line+"\n")
+	}
+}
+
+// address returns where the child is. While it is down, that waits a while.
+func (s *service) address(ctx context.Context) (string, error) {
+	t := time.NewTimer(downWait)
+	defer t.Stop()
+	for {
+		s.mu.Lock()
+		addr, change := s.addr, s.change
+		s.mu.Unlock()
+		if addr != "" {
+			return addr, nil
+		}
+		select {
+		case <-change:
+		case <-t.C:
+			return "", errDown
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// status returns how often the child came up, and its process; 0 while it is down.
+func (s *service) status() (starts, pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.child != nil && s.addr != "" {
+		pid = s.child.process.Pid
+	}
+	return s.starts, pid
+}
+
+// tail returns the end of a file, to explain a failure.
+func tail(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	text = text[max(0, len(text)-2000):]
+	return fmt.Sprintf("%s ends with:\n%s", filepath.Base(name), strings.TrimSpace(string(text)))
+}
