@@ -21,9 +21,11 @@ const (
 // begin claims the key. Only a call that finds the effect unknown at its first
 // look takes it over: those who wait while somebody settles it would ask the
 // callee one after the other, to hear the same.
-func (c *call[A, R]) begin(ctx context.Context) (claim.Decision, error) {
+func (c *call[A, R]) begin(ctx context.Context) (d claim.Decision, err error) {
+	ctx, end := c.span(ctx, "claim begin")
+	defer func() { end(err, decisionOf(d)...) }()
 	c.req.TakeOver = c.check != nil || c.set.keyValidFor > 0
-	d, err := c.ask(ctx, c.claims.Begin)
+	d, err = c.ask(ctx, c.claims.Begin)
 	if err != nil || d.Kind != claim.InFlight || c.set.wait == 0 {
 		return d, err
 	}
@@ -61,6 +63,7 @@ func (c *call[A, R]) act(ctx context.Context, d claim.Decision) (Result[R], erro
 	case claim.Acquired:
 		return c.run(ctx)
 	case claim.TookOver:
+		c.earlier = traceOf(d.Record.Intent)
 		return c.settle(ctx, d.Record)
 	case claim.Replay:
 		c.res.Replayed = true
@@ -104,9 +107,17 @@ func (c *call[A, R]) run(ctx context.Context) (Result[R], error) {
 func (c *call[A, R]) effect(ctx context.Context) (R, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.set.timeout)
 	defer cancel()
+	ctx, end := c.span(ctx, "perform")
+	ended := errGoexit
+	defer func() { endEffect(end, ended) }()
 	ctx = context.WithValue(ctx, downstreamKey{}, c.res.DownstreamKey)
-	return caught(func() (R, error) { return c.fn(ctx, c.arg) })
+	v, err := caught(func() (R, error) { return c.fn(ctx, c.arg) })
+	ended = err
+	return v, err
 }
+
+// errGoexit is what a span shows of a function that ended its goroutine.
+var errGoexit = errors.New("saga: the function called runtime.Goexit")
 
 // caught turns a panic of f into an error.
 func caught[T any](f func() (T, error)) (v T, err error) {

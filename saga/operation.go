@@ -236,6 +236,7 @@ func (o *Operation[A, R]) Do(ctx context.Context, arg A) (Result[R], error) {
 	if err != nil {
 		return Result[R]{}, err
 	}
+	c.noteTrace(ctx)
 	if err := c.saveLeftOver(ctx); err != nil {
 		return c.res, err
 	}
@@ -252,6 +253,8 @@ type call[A, R any] struct {
 	arg A
 	req claim.Request
 	res Result[R]
+
+	earlier string // traceparent of the call that began what this one settles
 }
 
 func (o *Operation[A, R]) newCall(arg A) (*call[A, R], error) {

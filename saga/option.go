@@ -37,6 +37,8 @@ type settings struct {
 	settlesAfter, keyValidFor, timeout, wait time.Duration
 
 	resultType string
+
+	tracer Tracer
 }
 
 func defaultSettings() settings {

@@ -26,8 +26,9 @@ type saver func(context.Context) (claim.Decision, error)
 // in memory, and the next call under the key tries again. The key stays taken
 // all the while: what is not stored is never free.
 func (c *call[A, R]) save(ctx context.Context, do saver) (claim.Decision, error) {
-	ctx = context.WithoutCancel(ctx)
+	ctx, end := c.span(context.WithoutCancel(ctx), "claim finish")
 	d, err := do(ctx)
+	defer func() { end(err, decisionOf(d)...) }()
 	for range saveTries - 1 {
 		if err == nil || decided(err) || errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) {
 			break

@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"onced/kv/claim"
@@ -75,6 +76,9 @@ func (c *call[A, R]) lookUp(ctx context.Context, r claim.Record) looked[R] {
 func (c *call[A, R]) callCheck(ctx context.Context, r claim.Record) (v R, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.set.timeout)
 	defer cancel()
+	ctx, end := c.span(ctx, "look up")
+	ended := errGoexit
+	defer func() { end(ended, slog.Bool("found", found)) }()
 	ctx = context.WithValue(ctx, downstreamKey{}, c.res.DownstreamKey)
 	doubt := Doubt{Operation: c.name, Key: c.req.ID.Key, DownstreamKey: c.res.DownstreamKey,
 		Since: r.UnknownSince, Try: r.Try, Reason: r.Reason}
@@ -83,6 +87,9 @@ func (c *call[A, R]) callCheck(ctx context.Context, r claim.Record) (v R, found 
 		found = ok
 		return v, err
 	})
+	if ended = err; OutcomeOf(err) == OutcomeRefused {
+		ended = nil // an answer, too
+	}
 	return v, found, err
 }
 

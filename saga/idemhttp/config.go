@@ -78,6 +78,8 @@ type Config struct {
 	Pass http.Handler
 	// WriteProblem writes a problem; nil writes RFC 9457 problem details.
 	WriteProblem func(http.ResponseWriter, *http.Request, *Problem)
+	// Tracer makes spans of what a request does; nil makes none. See saga.Trace.
+	Tracer saga.Tracer
 	// Logger is told of panics, outcomes that became unknown and errors that no
 	// client is shown; nil is silent.
 	Logger *slog.Logger
@@ -149,6 +151,9 @@ func (c *Config) options() []saga.Option {
 		saga.ResultType(TypeResponse),
 		saga.Codec(encode, decode),
 		saga.OldResult(foreignResult),
+	}
+	if c.Tracer != nil {
+		opts = append(opts, saga.Trace(c.Tracer))
 	}
 	if c.Check != nil {
 		opts = append(opts, saga.Check(c.Check))
