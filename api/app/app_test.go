@@ -108,18 +108,45 @@ func (r *running) end() error {
 
 func (r *running) get(path string) (int, string) {
 	r.t.Helper()
-	res, err := http.Get(r.url + path)
+	status, body, err := r.do(http.MethodGet, path, "", http.NoBody)
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return status, body
+}
+
+// do sends a request and returns its status and body.
+func (r *running) do(method, path, token string, body io.Reader) (int, string, error) {
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, body)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
 	defer res.Body.Close()
-	body, _ := io.ReadAll(res.Body)
-	return res.StatusCode, string(body)
+	text, err := io.ReadAll(res.Body)
+	return res.StatusCode, string(text), err
+}
+
+// answer reads one answer.
+func answer(in *bufio.Reader) (int, error) {
+	res, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
 }
 
 func (r *running) dial() net.Conn {
 	r.t.Helper()
-	c, err := net.Dial("tcp", r.app.Addr("api").String())
+	c, err := new(net.Dialer).DialContext(r.t.Context(), "tcp", r.app.Addr("api").String())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -146,13 +173,10 @@ func TestFirstTokenIsShownOnce(t *testing.T) {
 	}
 
 	r = start(t, o)
-	req, _ := http.NewRequest(http.MethodGet, r.url+"/v1/tokens", http.NoBody)
-	req.Header.Set("Authorization", "Bearer "+secret)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil || res.StatusCode != 200 {
-		t.Fatalf("the token after a restart: %v %v", res, err)
+	status, text, err := r.do(http.MethodGet, "/v1/tokens", secret, http.NoBody)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("the token after a restart: %d %s %v", status, text, err)
 	}
-	res.Body.Close()
 	if err := r.end(); err != nil || strings.Contains(r.notice.String(), "onced_") {
 		t.Fatalf("the second start says %q (%v)", r.notice, err)
 	}
@@ -168,7 +192,7 @@ func TestASecondProcessIsRefused(t *testing.T) {
 }
 
 func TestAnAddressThatIsTaken(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,14 +244,8 @@ func hold(o *Options, path string) *held {
 func (r *running) request(path string) <-chan string {
 	got := make(chan string, 1)
 	go func() {
-		res, err := http.Get(r.url + path)
-		if err != nil {
-			got <- "error"
-			return
-		}
-		defer res.Body.Close()
-		body, err := io.ReadAll(res.Body)
-		got <- fmt.Sprintf("%d %s %v", res.StatusCode, body, err)
+		status, body, err := r.do(http.MethodGet, path, "", http.NoBody)
+		got <- fmt.Sprintf("%d %s %v", status, body, err)
 	}()
 	return got
 }
@@ -239,10 +257,8 @@ func TestDrainFinishesWhatIsUnderWay(t *testing.T) {
 	idle := r.dial() // a connection between two requests is no reason to wait
 	_, _ = io.WriteString(idle, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	in := bufio.NewReader(idle)
-	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != 200 {
-		t.Fatal(res, err)
-	} else {
-		_, _ = io.Copy(io.Discard, res.Body)
+	if status, err := answer(in); err != nil || status != http.StatusOK {
+		t.Fatal(status, err)
 	}
 	got := r.request("/slow")
 	<-h.begun
@@ -270,7 +286,7 @@ func TestDrainFinishesWhatIsUnderWay(t *testing.T) {
 func waitRefused(t *testing.T, addr string) {
 	t.Helper()
 	for {
-		c, err := net.Dial("tcp", addr)
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
 		if err != nil {
 			return
 		}
@@ -328,10 +344,10 @@ func TestReadyzSaysWhy(t *testing.T) {
 	status, body := r.get("/readyz")
 	var answer struct {
 		Conditions []struct {
-			Name   string
-			OK     bool
-			Reason string
-		}
+			Name   string `json:"name"`
+			OK     bool   `json:"ok"`
+			Reason string `json:"reason"`
+		} `json:"conditions"`
 	}
 	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != 503 {
 		t.Fatalf("%d %s %v", status, body, err)
@@ -389,9 +405,9 @@ func TestOversizedHeadersAreRefused(t *testing.T) {
 	go func() {
 		_, _ = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("a", 32<<10)+"\r\n\r\n")
 	}()
-	res, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if err != nil || res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Fatalf("%v %v", res, err)
+	status, err := answer(bufio.NewReader(c))
+	if err != nil || status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Fatalf("%d %v", status, err)
 	}
 }
 
@@ -419,13 +435,8 @@ func TestALongRequestIsNoSlowBody(t *testing.T) {
 	}
 	r := start(t, o)
 	for _, body := range []io.Reader{strings.NewReader("all at once"), http.NoBody} {
-		res, err := http.Post(r.url+"/x", "text/plain", body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if <-cancelled || err != nil || string(text) != "first " {
+		_, text, err := r.do(http.MethodPost, "/x", "", body)
+		if <-cancelled || err != nil || text != "first " {
 			t.Errorf("a long request was cut off: %q %v", text, err)
 		}
 	}
@@ -461,22 +472,18 @@ func TestConnectionsAreBounded(t *testing.T) {
 	r := start(t, options(t, "http: {max_connections: 1}\n"))
 	ask := func(c net.Conn) string {
 		_, _ = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			return err.Error()
-		}
-		_, _ = io.Copy(io.Discard, res.Body)
-		return res.Status
+		status, err := answer(bufio.NewReader(c))
+		return fmt.Sprint(status, err)
 	}
 	a := r.dial()
-	if got := ask(a); got != "200 OK" {
+	if got := ask(a); got != "200 <nil>" {
 		t.Fatal(got)
 	}
 	second := make(chan string, 1)
 	b := r.dial()
 	go func() { second <- ask(b) }()
 	for range 20 { // the second would be served meanwhile
-		if got := ask(a); got != "200 OK" {
+		if got := ask(a); got != "200 <nil>" {
 			t.Fatal(got)
 		}
 	}
@@ -486,7 +493,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	default:
 	}
 	a.Close()
-	if got := <-second; got != "200 OK" {
+	if got := <-second; got != "200 <nil>" {
 		t.Errorf("after the first: %s", got)
 	}
 }

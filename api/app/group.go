@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -48,9 +49,9 @@ func (g *group) run(ctx context.Context) error {
 		}
 	}
 	var errs []error
-	for i := len(started) - 1; i >= 0; i-- {
-		started[i].stop()
-		if err := <-started[i].done; err != nil {
+	for i, s := range slices.Backward(started) {
+		s.stop()
+		if err := <-s.done; err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", g.members[i].name, err))
 		}
 	}

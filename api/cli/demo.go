@@ -89,6 +89,6 @@ func demoService(ctx context.Context, c *call) error {
 	child := demo.NewChild(c.env.Stdin, c.env.Stdout, c.env.Exit)
 	c.env.Stdout = io.Discard // the parent reads it; what serve says there is for people
 	c.env.App = func(o *app.Options) { o.Wrap = child.Wrap }
-	c.env.Serving = func(a *app.App) { child.Ready(a.Addr("proxy").String()) }
+	c.env.Serving = func(a *app.App) { child.Ready(a.Addr("api").String()) }
 	return serve(ctx, c)
 }

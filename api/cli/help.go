@@ -33,7 +33,7 @@ func helpGroup(b *strings.Builder, cmd *command, path string) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, s := range cmd.sub {
 		if !s.hidden {
-			fmt.Fprintf(w, "  %s\t%s\n", s.name, s.summary)
+			_, _ = fmt.Fprintf(w, "  %s\t%s\n", s.name, s.summary)
 		}
 	}
 	_ = w.Flush()

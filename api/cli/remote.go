@@ -12,7 +12,7 @@ import (
 const (
 	envURL       = "ONCED_URL"
 	envToken     = "ONCED_TOKEN"
-	envTokenFile = "ONCED_TOKEN_FILE"
+	envTokenFile = envToken + "_FILE"
 )
 
 // addRemote adds the flags of the commands that talk to a running onced.

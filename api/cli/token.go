@@ -15,18 +15,18 @@ import (
 	"onced/kv"
 )
 
-// tokenHelp says how the commands reach the tokens.
-const tokenHelp = `With a token (ONCED_TOKEN, --token_file) or --url it asks a running onced. Otherwise it
+// accessHelp says how the commands reach the tokens.
+const accessHelp = `With a token (ONCED_TOKEN, --token_file) or --url it asks a running onced. Otherwise it
 opens the store in the data folder itself, which needs no token and works only while
 onced is stopped: that is the way back in when every token is lost.`
 
 func tokenCommands() *command {
 	return &command{
-		name: "token", summary: "make, list, rotate and revoke tokens", help: tokenHelp,
+		name: "token", summary: "make, list, rotate and revoke tokens", help: accessHelp,
 		sub: []*command{
 			{
 				name: "create", args: "NAME", most: 1, summary: "make a token and print its secret, this once",
-				help: tokenHelp, run: tokenCreate, flags: func(f *flags) {
+				help: accessHelp, run: tokenCreate, flags: func(f *flags) {
 					f.addToken()
 					f.String("role", string(auth.Client), "`ROLE`: metrics, client, viewer, operator or admin")
 					f.String("principal", "", "`ACCOUNT` whose claims it works on; by default NAME")
@@ -34,12 +34,12 @@ func tokenCommands() *command {
 				},
 			},
 			{
-				name: "list", summary: "list the tokens, without their secrets", help: tokenHelp,
+				name: "list", summary: "list the tokens, without their secrets", help: accessHelp,
 				run: tokenList, flags: (*flags).addToken,
 			},
 			{
 				name: "rotate", args: "ID|NAME", least: 1, most: 1, summary: "replace a token by a new one of the same name",
-				help: tokenHelp, run: tokenRotate, flags: func(f *flags) {
+				help: accessHelp, run: tokenRotate, flags: func(f *flags) {
 					f.addToken()
 					f.Duration("overlap", 0, "how `LONG` the old one stays valid, for example 1h")
 					f.Duration("expires_in", 0, "`LIFE` of the new one; 0 has no end")
@@ -47,7 +47,7 @@ func tokenCommands() *command {
 			},
 			{
 				name: "revoke", args: "ID|NAME", least: 1, most: 1, summary: "end a token at once",
-				help: tokenHelp, run: tokenRevoke, flags: func(f *flags) {
+				help: accessHelp, run: tokenRevoke, flags: func(f *flags) {
 					f.addToken()
 					f.String("reason", "", "`TEXT` for the audit")
 				},
@@ -196,11 +196,12 @@ func findToken(ctx context.Context, t tokens, name string) (found client.Token, 
 
 func tokenCreate(ctx context.Context, c *call) error {
 	spec := client.TokenSpec{Role: c.text("role"), Principal: c.text("principal"), ExpiresInS: c.seconds("expires_in")}
-	if len(c.args) > 0 {
+	switch {
+	case len(c.args) > 0:
 		spec.Name = c.args[0]
-	} else if spec.Role == string(auth.Admin) {
+	case spec.Role == string(auth.Admin):
 		spec.Name = "admin-" + kv.SystemClock().Now().UTC().Format("20060102-150405")
-	} else {
+	default:
 		return usage("the token needs a name", "there is no argument", c.path+" NAME --role "+spec.Role)
 	}
 	return c.withTokens(ctx, func(t tokens) error {

@@ -96,7 +96,7 @@ func TestTokensOfAStoppedService(t *testing.T) {
 // post calls the API.
 func (s *serving) post(path, token, body string) (int, string) {
 	s.t.Helper()
-	req, err := http.NewRequest(http.MethodPost, s.url+path, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import "time"
 type Config struct {
 	// Listen is the address of the API, host:port. Without a host it is every
 	// address of the machine.
-	Listen string `key:"listen" default:"127.0.0.1:8080"`
+	Listen string `default:"127.0.0.1:8080" key:"listen"`
 	// Data is the folder of the store; it is made when it is not there.
-	Data string `key:"data" default:"./onced-data"`
+	Data string `default:"./onced-data" key:"data"`
 
 	Log     Log     `key:"log"`
 	Store   Store   `key:"store"`
@@ -27,28 +27,28 @@ type Config struct {
 type Log struct {
 	// Level is the least that is logged: error means that someone must act, warn
 	// that onced will try again.
-	Level string `key:"level" default:"info" oneof:"debug info warn error" reload:"yes"`
+	Level string `default:"info" key:"level" oneof:"debug info warn error" reload:"yes"`
 	// Format is auto for text on a terminal and json elsewhere.
-	Format string `key:"format" default:"auto" oneof:"auto text json"`
+	Format string `default:"auto" key:"format" oneof:"auto text json"`
 }
 
 // Store are the limits of the store.
 type Store struct {
 	// MinFree is the free space on the disk below which new work is refused while
 	// outcomes are still recorded; 0 means no mark.
-	MinFree Bytes `key:"min_free" default:"64MiB" min:"0"`
+	MinFree Bytes `default:"64MiB" key:"min_free" min:"0"`
 }
 
 // Claims are the limits of idempotency keys.
 type Claims struct {
 	// Retention is how long a finished key is kept and its result replayed. It is
 	// published to clients.
-	Retention time.Duration `key:"retention" default:"720h" min:"1h" max:"87600h"`
+	Retention time.Duration `default:"720h" key:"retention" max:"87600h" min:"1h"`
 	// MaxResult is the largest result that is kept; of a larger one only the
 	// outcome is.
-	MaxResult Bytes `key:"max_result" default:"8MiB" min:"1KiB" max:"15MiB"`
+	MaxResult Bytes `default:"8MiB" key:"max_result" max:"15MiB" min:"1KiB"`
 	// Sweep is how often expired keys are removed and dead owners recorded.
-	Sweep time.Duration `key:"sweep" default:"1m" min:"1s" max:"24h"`
+	Sweep time.Duration `default:"1m" key:"sweep" max:"24h" min:"1s"`
 }
 
 // HTTP are the limits of the servers, the same for each address.
@@ -56,18 +56,18 @@ type HTTP struct {
 	// HeaderTimeout bounds the reading of a request's header, ReadTimeout that of
 	// its body, WriteTimeout each write of the answer, IdleTimeout the pause
 	// between two requests of a connection.
-	HeaderTimeout time.Duration `key:"header_timeout" default:"5s" min:"100ms" max:"5m"`
-	ReadTimeout   time.Duration `key:"read_timeout" default:"30s" min:"100ms" max:"1h"`
-	WriteTimeout  time.Duration `key:"write_timeout" default:"30s" min:"100ms" max:"1h"`
-	IdleTimeout   time.Duration `key:"idle_timeout" default:"2m" min:"1s" max:"1h"`
+	HeaderTimeout time.Duration `default:"5s"  key:"header_timeout" max:"5m" min:"100ms"`
+	ReadTimeout   time.Duration `default:"30s" key:"read_timeout"   max:"1h" min:"100ms"`
+	WriteTimeout  time.Duration `default:"30s" key:"write_timeout"  max:"1h" min:"100ms"`
+	IdleTimeout   time.Duration `default:"2m"  key:"idle_timeout"   max:"1h" min:"1s"`
 	// DrainTimeout is how long requests under way may take after the signal to
 	// stop.
-	DrainTimeout time.Duration `key:"drain_timeout" default:"25s" min:"0s" max:"10m"`
+	DrainTimeout time.Duration `default:"25s" key:"drain_timeout" max:"10m" min:"0s"`
 	// MaxHeader and MaxBody bound a request; routes may set their own MaxBody.
-	MaxHeader Bytes `key:"max_header" default:"64KiB" min:"4KiB" max:"1MiB"`
-	MaxBody   Bytes `key:"max_body" default:"1MiB" min:"1KiB" max:"12MiB"`
+	MaxHeader Bytes `default:"64KiB" key:"max_header" max:"1MiB"  min:"4KiB"`
+	MaxBody   Bytes `default:"1MiB"  key:"max_body"   max:"12MiB" min:"1KiB"`
 	// MaxConnections bounds the connections open at a time, of each address.
-	MaxConnections int `key:"max_connections" default:"4096" min:"1" max:"1000000"`
+	MaxConnections int `default:"4096" key:"max_connections" max:"1000000" min:"1"`
 	// TrustedProxies are the networks (10.0.0.0/8) or addresses whose
 	// X-Forwarded-For is believed.
 	TrustedProxies []string `key:"trusted_proxies"`
@@ -77,8 +77,8 @@ type HTTP struct {
 type Auth struct {
 	// MaxFailures wrong tokens of one address within FailureWindow are answered;
 	// more are refused unseen until the window has passed.
-	MaxFailures   int           `key:"max_failures" default:"20" min:"1" max:"100000"`
-	FailureWindow time.Duration `key:"failure_window" default:"1m" min:"1s" max:"24h"`
+	MaxFailures   int           `default:"20" key:"max_failures"   max:"100000" min:"1"`
+	FailureWindow time.Duration `default:"1m" key:"failure_window" max:"24h"    min:"1s"`
 }
 
 // Metrics is about the numbers for Prometheus.

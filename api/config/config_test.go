@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"reflect"
 	"regexp"
 	"slices"
@@ -132,7 +133,7 @@ func TestSampleIsTheDefaults(t *testing.T) {
 	if fmt.Sprintf("%v", routes[0]) != fmt.Sprintf("%v", want1) {
 		t.Errorf("the sample's route is not the default:\n%v\n%v", routes[0], want1)
 	}
-	if check.Method != "GET" || check.Timeout != 10*time.Second || check.ReplyStatus != 200 {
+	if check.Method != http.MethodGet || check.Timeout != 10*time.Second || check.ReplyStatus != 200 {
 		t.Errorf("the sample's check: %+v", check)
 	}
 }
@@ -486,8 +487,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	const hush = "hush-hush"
 	s := NewSecret(hush)
 	type holder struct {
-		S Secret
-		P *Secret
+		S Secret  `json:"s"`
+		P *Secret `json:"p"`
 	}
 	text, err := json.Marshal(holder{s, &s})
 	if err != nil {
@@ -526,7 +527,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 type withSecret struct {
 	Part struct {
 		Token Secret `key:"token"`
-		Other string `key:"other" default:"x"`
+		Other string `default:"x" key:"other"`
 	} `key:"part"`
 }
 

@@ -62,8 +62,7 @@ func parseNode(text []byte) (*yaml.Node, error) {
 func (l *loader) syntaxProblem(err error) Problem {
 	p := Problem{Origin: Origin{Kind: FromFile, Name: l.file}, Text: err.Error(),
 		Remedy: "indent with spaces and put texts with : or # into quotes"}
-	var syntax *yaml.LoadError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*yaml.LoadError](err); ok {
 		p.Origin.Line, p.Origin.Column = syntax.Mark.Line, max(1, syntax.Mark.Column)
 		p.Text = "is not YAML: " + syntax.Message
 		if syntax.ContextMsg != "" {

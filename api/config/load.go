@@ -236,7 +236,7 @@ func (l *loader) readPort(c *Config) {
 			Remedy: "or set " + envName("listen")})
 		return
 	}
-	if host, _, ok := splitAddress(c.Listen); ok {
+	if host, ok := hostOf(c.Listen); ok {
 		c.Listen = joinAddress(host, port)
 		l.origins["listen"] = at
 	}

@@ -16,8 +16,8 @@ type Route struct {
 	StripPrefix string `key:"strip_prefix"`
 	// Methods are those that need a key according to Key; Others says what
 	// becomes of the other methods: they pass through without one, or are refused.
-	Methods []string `key:"methods" default:"POST,PUT,PATCH,DELETE"`
-	Others  string   `key:"others" default:"pass" oneof:"pass refuse"`
+	Methods []string `default:"POST,PUT,PATCH,DELETE" key:"methods"`
+	Others  string   `default:"pass"                  key:"others"  oneof:"pass refuse"`
 	// Upstream is the base URL; the request's path is put after its own.
 	Upstream URL `key:"upstream"`
 	// Headers are set on every request that is sent on, over what the client sent.
@@ -25,34 +25,34 @@ type Route struct {
 
 	// Key says whether a request of Methods needs a key: required, optional
 	// (without one it passes through unguarded), or ignore.
-	Key string `key:"key" default:"required" oneof:"required optional ignore"`
+	Key string `default:"required" key:"key" oneof:"required optional ignore"`
 	// KeyHeader is the header of the key that the client sends, UpstreamKeyHeader
 	// that of the derived key that the upstream gets on each try.
-	KeyHeader         string `key:"key_header" default:"Idempotency-Key"`
-	UpstreamKeyHeader string `key:"upstream_key_header" default:"Idempotency-Key"`
+	KeyHeader         string `default:"Idempotency-Key" key:"key_header"`
+	UpstreamKeyHeader string `default:"Idempotency-Key" key:"upstream_key_header"`
 	// Principal is whose keys they are: token for the client's token, which is
 	// then required; any other value is a fixed name and needs no token.
-	Principal string `key:"principal" default:"token"`
+	Principal string `default:"token" key:"principal"`
 
 	// Timeout bounds a call of the upstream from its connection to the last byte
 	// of its answer.
-	Timeout time.Duration `key:"timeout" default:"30s" min:"100ms" max:"10m"`
+	Timeout time.Duration `default:"30s" key:"timeout" max:"10m" min:"100ms"`
 	// MaxBody bounds the request, 0 means http.max_body; MaxResponse the answer,
 	// of which a longer one counts as unknown.
-	MaxBody     Bytes `key:"max_body" default:"0" min:"0" max:"12MiB"`
-	MaxResponse Bytes `key:"max_response" default:"4MiB" min:"1KiB" max:"12MiB"`
+	MaxBody     Bytes `default:"0"    key:"max_body"     max:"12MiB" min:"0"`
+	MaxResponse Bytes `default:"4MiB" key:"max_response" max:"12MiB" min:"1KiB"`
 	// Wait is how long a second request with the same key waits for the first.
-	Wait time.Duration `key:"wait" default:"10s" min:"0s" max:"5m"`
+	Wait time.Duration `default:"10s" key:"wait" max:"5m" min:"0s"`
 
 	Outcomes Outcomes `key:"outcomes"`
 
 	// Repeatable says that the upstream honours the derived key: a request whose
 	// outcome is unknown is sent again with it within KeyValidFor of the first.
-	Repeatable  bool          `key:"repeatable" default:"false"`
-	KeyValidFor time.Duration `key:"key_valid_for" default:"24h" min:"1s" max:"8760h"`
+	Repeatable  bool          `default:"false" key:"repeatable"`
+	KeyValidFor time.Duration `default:"24h"   key:"key_valid_for" max:"8760h" min:"1s"`
 	// SettlesAfter is how long after a send the upstream is sure to show it to
 	// Check.
-	SettlesAfter time.Duration `key:"settles_after" default:"1m" min:"1ms" max:"168h"`
+	SettlesAfter time.Duration `default:"1m" key:"settles_after" max:"168h" min:"1ms"`
 	// Check looks up what became of a request; nil means that there is none.
 	Check *Check `key:"check"`
 }
@@ -70,18 +70,18 @@ type Header struct {
 // has means that the outcome is unknown.
 type Outcomes struct {
 	// Done: the effect happened. The answer is stored and replayed.
-	Done Statuses `key:"done" default:"2xx"`
+	Done Statuses `default:"2xx" key:"done"`
 	// Refused: it did not happen and will not. The answer is stored and replayed.
-	Refused Statuses `key:"refused" default:"400,402-405,410,411,413-415,422,431,451"`
+	Refused Statuses `default:"400,402-405,410,411,413-415,422,431,451" key:"refused"`
 	// Retry: it did not happen and may be asked for again. The key is free again.
-	Retry Statuses `key:"retry" default:"401,407,409,425,429"`
+	Retry Statuses `default:"401,407,409,425,429" key:"retry"`
 	// Unknown takes statuses out of the three others.
 	Unknown Statuses `key:"unknown"`
 }
 
 // Check is a look-up at the upstream. It must not cause the effect.
 type Check struct {
-	Method string `key:"method" default:"GET" oneof:"GET HEAD POST"`
+	Method string `default:"GET" key:"method" oneof:"GET HEAD POST"`
 	// Path is put after the upstream's own; {key} and {downstream_key} stand for
 	// the keys, in whole or part of a segment, and never make a new one.
 	Path string `key:"path"`
@@ -89,7 +89,7 @@ type Check struct {
 	Query   map[string]string `key:"query"`
 	Headers map[string]string `key:"headers"`
 	// Timeout bounds the look-up.
-	Timeout time.Duration `key:"timeout" default:"10s" min:"100ms" max:"1m"`
+	Timeout time.Duration `default:"10s" key:"timeout" max:"1m" min:"100ms"`
 	// Done, Refused and Absent recognise the answer, in this order; one that none
 	// of them does tells nothing.
 	Done    Match `key:"done"`
@@ -97,7 +97,7 @@ type Check struct {
 	Absent  Match `key:"absent"`
 	// ReplyStatus is the status with which the body of a look-up that found the
 	// effect is stored and replayed.
-	ReplyStatus int `key:"reply_status" default:"200" min:"200" max:"499"`
+	ReplyStatus int `default:"200" key:"reply_status" max:"499" min:"200"`
 }
 
 // Match recognises an answer by its status and, when Field is set, by a value

@@ -60,7 +60,7 @@ func (l *Loaded) showAll(out []Setting, v reflect.Value, path string) []Setting 
 }
 
 func formatMap(v reflect.Value) string {
-	texts, _ := v.Interface().(map[string]string)
+	texts, _ := reflect.TypeAssert[map[string]string](v)
 	names := make([]string, 0, len(texts))
 	for name := range texts {
 		names = append(names, name)

@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// splitAddress splits host:port; the host may be empty.
-func splitAddress(addr string) (host, port string, ok bool) {
+// hostOf returns the host of host:port, which may be empty.
+func hostOf(addr string) (host string, ok bool) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", "", false
+		return "", false
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
-	return host, port, err == nil && strconv.FormatUint(n, 10) == port
+	return host, err == nil && strconv.FormatUint(n, 10) == port
 }
 
 func joinAddress(host, port string) string { return net.JoinHostPort(host, port) }
 
 // IsLoopback reports whether an address is reached from this machine only.
 func IsLoopback(addr string) bool {
-	host, _, ok := splitAddress(addr)
+	host, ok := hostOf(addr)
 	if !ok {
 		return false
 	}
@@ -87,7 +87,7 @@ func (l *loader) address(path, addr string, mayBeEmpty bool) {
 	if addr == "" && mayBeEmpty {
 		return
 	}
-	if _, _, ok := splitAddress(addr); !ok {
+	if _, ok := hostOf(addr); !ok {
 		l.wrong(path, Problem{Value: addr, Text: "is not an address", Allowed: "host:port",
 			Remedy: "for example 127.0.0.1:8080, or :8080 for every address of this machine"})
 		return
