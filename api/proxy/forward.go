@@ -19,6 +19,22 @@ const (
 	codeTimeout = idemhttp.Code(problem.UpstreamTimeout)
 )
 
+// observed is perform for those who count.
+func (rt *route) observed(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.Response, error) {
+	if rt.proxy.cfg.Observer == nil {
+		return rt.perform(ctx, x)
+	}
+	clock := rt.proxy.cfg.Clock
+	began := clock.Now()
+	resp, err := rt.perform(ctx, x)
+	outcome := saga.OutcomeOf(err)
+	if err == nil {
+		outcome = rt.classify(resp)
+	}
+	rt.proxy.cfg.Observer.UpstreamDone(rt.name, outcome.String(), clock.Now().Sub(began))
+	return resp, err
+}
+
 // perform sends a guarded request to the upstream, once.
 func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.Response, error) {
 	key := saga.DownstreamKey(ctx)

@@ -14,7 +14,9 @@ import (
 
 	"onced/api/config"
 	"onced/api/problem"
+	"onced/kv"
 	"onced/kv/claim"
+	"onced/saga"
 	"onced/saga/idemhttp"
 )
 
@@ -41,10 +43,29 @@ type Config struct {
 	// OnRoute is told the name of the route that a request has, for logs; nil is
 	// nobody. It is called by the goroutine that serves the request.
 	OnRoute func(ctx context.Context, name string)
+	// Observer is told of guarded requests that were sent on, for metrics; nil is
+	// nobody.
+	Observer Observer
+	// Tracer makes spans of what becomes of a key; nil makes none. See saga.Trace.
+	Tracer saga.Tracer
+	// TraceSend begins a span of each request to an upstream: it returns the request
+	// to send, and is told the status, or the error, when the answer begins. Nil
+	// makes none, and a traceparent goes on as it came.
+	TraceSend func(*http.Request) (*http.Request, func(status int, err error))
+	// Clock measures how long upstreams take; nil means the system's clock.
+	Clock kv.Clock
 	// Logger is told what no client is; nil is silent.
 	Logger *slog.Logger
 	// TLS are settings for upstreams with https; nil means Go's own.
 	TLS *tls.Config
+}
+
+// Observer is told what became of requests at upstreams. It is quick and safe for
+// concurrent use.
+type Observer interface {
+	// UpstreamDone reports one guarded request that was sent on, or could not be.
+	// Route is its route's name; outcome is that of saga.Outcome.
+	UpstreamDone(route, outcome string, took time.Duration)
 }
 
 // Proxy serves the routes. It is safe for concurrent use.
@@ -75,7 +96,11 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = kv.SystemClock()
+	}
 	p := &Proxy{cfg: cfg, reused: newTransport(cfg.TLS, true), fresh: newTransport(cfg.TLS, false)}
+	p.reused.trace, p.fresh.trace = cfg.TraceSend, cfg.TraceSend
 	for i := range cfg.Routes {
 		r, err := p.newRoute(cfg.Routes[i])
 		if err != nil {

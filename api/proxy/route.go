@@ -47,7 +47,7 @@ func (p *Proxy) newRoute(c config.Route) (*route, error) {
 		}
 		return rt, nil
 	}
-	h, err := idemhttp.New(p.cfg.Claims, rt.settings(), rt.perform)
+	h, err := idemhttp.New(p.cfg.Claims, rt.settings(), rt.observed)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +77,7 @@ func (rt *route) settings() idemhttp.Config {
 		Pass:         http.HandlerFunc(rt.passThrough),
 		WriteProblem: writeProblem,
 		Logger:       rt.proxy.cfg.Logger.With("route", rt.name),
+		Tracer:       rt.proxy.cfg.Tracer,
 	}
 	if rt.Wait == 0 {
 		cfg.Wait = idemhttp.NoWait

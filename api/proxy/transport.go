@@ -22,7 +22,10 @@ const (
 
 // transport sends requests, each once: it never sends a request of an unsafe
 // method again, and knows whether anything of one was handed to a connection.
-type transport struct{ base *http.Transport }
+type transport struct {
+	base  *http.Transport
+	trace func(*http.Request) (*http.Request, func(status int, err error)) // nil makes no spans
+}
 
 func newTransport(cfg *tls.Config, reuse bool) *transport {
 	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 15 * time.Second}
@@ -57,7 +60,10 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // send sends r. When there is an error, sent says whether any of it may have
 // reached the upstream; from then on nothing more of it will.
 func (t *transport) send(r *http.Request) (resp *http.Response, sent bool, err error) {
-	out := &outgoing{}
+	out, ended := &outgoing{}, func(int, error) {}
+	if t.trace != nil {
+		r, ended = t.trace(r)
+	}
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: out.gotConn}))
 	if !safe(r.Method) {
 		r.GetBody = nil
@@ -65,8 +71,11 @@ func (t *transport) send(r *http.Request) (resp *http.Response, sent bool, err e
 	}
 	resp, err = t.base.RoundTrip(r)
 	if err != nil {
-		return nil, out.seal(), err
+		sent = out.seal()
+		ended(0, err)
+		return nil, sent, err
 	}
+	ended(resp.StatusCode, nil)
 	return resp, true, nil
 }
 
