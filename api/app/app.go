@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"onced/api/config"
 	"onced/kv"
@@ -86,8 +85,9 @@ type App struct {
 	// gone lives in it.
 	work context.Context
 	cut  context.CancelFunc
-	// drained ends work; it is set when the process begins to stop.
-	drained *time.Timer
+	// drain is the time to drain, once it has begun.
+	drain     context.Context
+	stopDrain context.CancelFunc
 
 	reloading sync.Mutex
 	closeOnce sync.Once
@@ -136,7 +136,8 @@ func (a *App) listen(ctx context.Context) error {
 		}
 		l, err := a.o.Listen(ctx, s.addr)
 		if err != nil {
-			return fmt.Errorf("app: listen on %s (%s, from %s): %w", s.addr, s.key, a.o.Loaded.Origin(s.key), err)
+			return fmt.Errorf("app: listen on %s (%s, from %s): %w", s.addr, s.key, a.o.Loaded.Origin(s.key),
+				err)
 		}
 		h := s.handler
 		if a.o.Wrap != nil {
@@ -161,7 +162,7 @@ func (a *App) addMembers() {
 		a.health.draining.Store(true)
 		drain := a.o.Loaded.Config.HTTP.DrainTimeout
 		a.o.Logger.Info("stopping", "drain_timeout", drain.String())
-		a.drained = time.AfterFunc(drain, a.cut)
+		a.drain, a.stopDrain = context.WithTimeout(context.WithoutCancel(ctx), drain)
 		return nil
 	})
 }
@@ -184,8 +185,7 @@ func (a *App) Run(ctx context.Context) error {
 		return errors.Join(err, a.Close())
 	}
 	err := a.group.run(ctx)
-	a.drained.Stop()
-	a.cut()
+	a.stopDrain()
 	a.o.Logger.Info("stopped")
 	return errors.Join(err, a.Close())
 }

@@ -200,7 +200,8 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 	o := options(t, "metrics: {listen: \""+taken.Addr().String()+"\"}\n")
 	o.Loaded.Config.Listen = taken.Addr().String()
 	_, err = New(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "listen") {
+	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) ||
+		!strings.Contains(err.Error(), "listen") {
 		t.Fatalf("got %v", err)
 	}
 	o.Loaded.Config.Listen = "127.0.0.1:0"
@@ -403,10 +404,11 @@ func TestOversizedHeadersAreRefused(t *testing.T) {
 	r := start(t, options(t, "http: {max_header: 4KiB}\n"))
 	c := r.dial()
 	go func() {
-		_, _ = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("a", 32<<10)+"\r\n\r\n")
+		_, _ = io.WriteString(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("a",
+			32<<10)+"\r\n\r\n")
 	}()
-	status, err := answer(bufio.NewReader(c))
-	if err != nil || status != http.StatusRequestHeaderFieldsTooLarge {
+	// The connection may be reset after the header of the answer.
+	if status, err := answer(bufio.NewReader(c)); status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Fatalf("%d %v", status, err)
 	}
 }
@@ -510,7 +512,8 @@ func TestReload(t *testing.T) {
 	if err != nil || len(done.Restart) != 1 || done.Restart[0] != "http.max_body" {
 		t.Errorf("%+v %v", done, err)
 	}
-	if c := r.app.Config(); level.Level() != slog.LevelDebug || c.Log.Level != "debug" || c.HTTP.MaxBody != 1<<20 {
+	if c := r.app.Config(); level.Level() != slog.LevelDebug || c.Log.Level != "debug" ||
+		c.HTTP.MaxBody != 1<<20 {
 		t.Errorf("level %v, %+v", level, c)
 	}
 
@@ -578,7 +581,8 @@ func TestUpkeepRemovesWhatHasExpired(t *testing.T) {
 	book := a.parts.book
 	token, _ := book.NewToken()
 	id := claim.ID{Scope: claim.ScopeOf("shop", "charge"), Key: "k"}
-	if _, err := book.Begin(t.Context(), claim.Request{ID: id, Token: token, Owner: claim.LocalOwner()}); err != nil {
+	if _, err := book.Begin(t.Context(), claim.Request{ID: id, Token: token,
+		Owner: claim.LocalOwner()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := book.Done(t.Context(), claim.Ref{ID: id, Token: token}, claim.Result{}); err != nil {

@@ -33,14 +33,16 @@ func (g *group) run(ctx context.Context) error {
 	var started []running
 	first := make(chan struct{})
 	var once sync.Once
+	var all sync.WaitGroup
+	defer all.Wait()
 	for _, m := range g.members {
 		mctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		r := running{stop: cancel, done: make(chan error, 1)}
 		started = append(started, r)
-		go func() {
+		all.Go(func() {
 			defer once.Do(func() { close(first) })
 			r.done <- runMember(mctx, m)
-		}()
+		})
 	}
 	if len(started) > 0 {
 		select {

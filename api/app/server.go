@@ -19,8 +19,7 @@ type server struct {
 	listener net.Listener
 	http     *http.Server
 	handler  *deadlines
-	work     context.Context // of all requests; ends when the time to drain is over
-	logger   *slog.Logger
+	app      *App
 }
 
 // afterCut is how long requests that were cut off may take to notice.
@@ -33,7 +32,7 @@ func newServer(name string, l net.Listener, h http.Handler, a *App) *server {
 	c := a.o.Loaded.Config.HTTP
 	d := &deadlines{next: h, read: c.ReadTimeout, write: c.WriteTimeout, clock: a.o.Clock}
 	return &server{
-		name: name, listener: limitListener(l, c.MaxConnections), handler: d, work: a.work, logger: a.o.Logger,
+		name: name, listener: limitListener(l, c.MaxConnections), handler: d, app: a,
 		http: &http.Server{
 			Handler:           d,
 			ReadHeaderTimeout: c.HeaderTimeout,
@@ -54,9 +53,12 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
-	if err := s.http.Shutdown(s.work); err != nil {
-		s.logger.Warn("requests were cut off; what they had sent counts as unknown",
-			"server", s.name, "requests", s.handler.active())
+	if err := s.http.Shutdown(s.app.drain); err != nil {
+		if n := s.handler.active(); n > 0 {
+			s.app.o.Logger.Warn("requests were cut off; what they had sent counts as unknown",
+				"server", s.name, "requests", n)
+		}
+		s.app.cut()
 		_ = s.http.Close()
 		s.handler.waitIdle(afterCut)
 	}

@@ -31,8 +31,9 @@ func claimCommands() *command {
 				flags: (*flags).addRemote,
 			},
 			{
-				name: "resolve", args: "ID", least: 1, most: 1, summary: "decide about a claim whose outcome is unknown",
-				help: "Find out at the callee first. The verdict is final and kept with your name and reason:\n" +
+				name: "resolve", args: "ID", least: 1, most: 1,
+				summary: "decide about a claim whose outcome is unknown",
+				help: "Find out at the callee first. The verdict is final, and kept with name and reason:\n" +
 					"  done     it happened; whoever repeats the request gets --result\n" +
 					"  refused  it did not happen and will not; whoever repeats the request gets --result\n" +
 					"  free     it did not happen; the next request with the key will do it",
@@ -54,13 +55,15 @@ func claimList(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	f := client.ClaimFilter{State: c.text("state"), Operation: c.text("operation"), Principal: c.text("principal")}
+	f := client.ClaimFilter{State: c.text("state"), Operation: c.text("operation"),
+		Principal: c.text("principal")}
 	if f.State == "all" {
 		f.State = ""
 	}
 	limit, err := strconv.Atoi(c.text("limit"))
 	if err != nil || limit < 0 {
-		return usage("the flag --limit cannot be "+strconv.Quote(c.text("limit")), "it is a number from 0", c.path+" --limit=100")
+		return usage("the flag --limit cannot be "+strconv.Quote(c.text("limit")), "it is a number from 0",
+			c.path+" --limit=100")
 	}
 	list := newList(c, "ID", "STATE", "OPERATION", "PRINCIPAL", "KEY", "TRY", "UPDATED", "REASON")
 	list.member = "claims"
@@ -150,7 +153,8 @@ func claimResolve(ctx context.Context, c *call) error {
 	what, known := consequences[verdict]
 	switch {
 	case !known:
-		return usage(c.path+" needs a verdict", "--verdict is done, refused or free", c.path+" ID --verdict=done --reason=TEXT")
+		return usage(c.path+" needs a verdict", "--verdict is done, refused or free",
+			c.path+" ID --verdict=done --reason=TEXT")
 	case reason == "":
 		return usage(c.path+" needs a reason", "who looks at it later has to know why",
 			c.path+" ID --verdict="+verdict+" --reason=TEXT")
@@ -177,7 +181,8 @@ func claimResolve(ctx context.Context, c *call) error {
 		}
 		return usage("nothing was done yet", what, fmt.Sprintf("the same with --yes --etag='%s'", etag))
 	}
-	answer, err := cl.Resolve(ctx, claim.ID, client.Resolution{ETag: etag, Verdict: verdict, Reason: reason, Result: result})
+	answer, err := cl.Resolve(ctx, claim.ID, client.Resolution{ETag: etag, Verdict: verdict, Reason: reason,
+		Result: result})
 	if err != nil {
 		return err
 	}
@@ -197,14 +202,16 @@ func (c *call) resultFlag() (client.Result, error) {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return client.Result{}, usage("the result cannot be read", err.Error(), "name a file with JSON, or - for stdin")
+			return client.Result{}, usage("the result cannot be read", err.Error(),
+				"name a file with JSON, or - for stdin")
 		}
 		defer f.Close()
 		in = f
 	}
 	text, err := io.ReadAll(io.LimitReader(in, 16<<20))
 	if err != nil || !json.Valid(text) {
-		return client.Result{}, usage("the result is not JSON", fmt.Sprintf("%s holds %d bytes that are none", name, len(text)),
+		return client.Result{}, usage("the result is not JSON", fmt.Sprintf("%s holds %d bytes that are none",
+			name, len(text)),
 			"name a file with one JSON value")
 	}
 	return client.Result{JSON: text}, nil

@@ -86,7 +86,8 @@ func startService(t *testing.T, text string) *serving {
 	s.write(text)
 	ready := make(chan *app.App, 1)
 	env := Env{
-		Args:   []string{"serve", "--config", s.file, "--listen=127.0.0.1:0", "--data", s.data, "--store.min_free=0"},
+		Args: []string{"serve", "--config", s.file, "--listen=127.0.0.1:0", "--data", s.data,
+			"--store.min_free=0"},
 		Stdout: s.out, Stderr: s.errs, Signals: s.signals, Serving: func(a *app.App) { ready <- a },
 		Exit: func(code int) { t.Errorf("exit %d", code) },
 	}
@@ -144,33 +145,41 @@ func TestUsageErrorsHaveThreeLines(t *testing.T) {
 		want  string
 	}{
 		{"srve", "onced: onced has no command \"srve\"\n" +
-			"  why: the commands are serve, config, token, claim, healthcheck, version, completion\n  try: onced serve\n"},
+			"  why: the commands are " + strings.Join(root().names(), ", ") + "\n  try: onced serve\n"},
 		{"xyzzy", "onced: onced has no command \"xyzzy\"\n" +
-			"  why: the commands are serve, config, token, claim, healthcheck, version, completion\n  try: onced help\n"},
+			"  why: the commands are " + strings.Join(root().names(), ", ") + "\n  try: onced help\n"},
 		{"config chek", "onced: onced config has no command \"chek\"\n" +
 			"  why: the commands are init, check, show\n  try: onced config check\n"},
-		{"config", "onced: onced config needs one more word\n  why: it can be init, check, show\n  try: onced config init\n"},
+		{"config", "onced: onced config needs one more word\n" +
+			"  why: it can be init, check, show\n  try: onced config init\n"},
 		{"--listen=:1", "onced: onced does not know the flag --listen=:1\n" +
 			"  why: flags stand after the command\n  try: onced serve --listen=:1\n"},
 		{"serve --lisen=:1", "onced: onced serve does not know the flag --lisen\n" +
 			"  why: the nearest flag is --listen\n  try: onced serve --listen\n"},
 		{"serve now", "onced: onced serve takes no arguments\n  why: there are 1\n  try: onced serve\n"},
-		{"completion", "onced: onced completion takes 1 argument(s)\n  why: there are 0\n  try: onced completion bash|zsh|fish\n"},
-		{"completion bsh", "onced: there is no completion for bsh\n  why: there is one for bash, zsh and fish\n" +
+		{"completion", "onced: onced completion takes 1 argument(s)\n" +
+			"  why: there are 0\n  try: onced completion bash|zsh|fish\n"},
+		{"completion bsh", "onced: there is no completion for bsh\n" +
+			"  why: there is one for bash, zsh and fish\n" +
 			"  try: onced completion bash\n"},
-		{"config show --output xml", "onced: the flag --output cannot be \"xml\"\n  why: allowed: table, json, ndjson\n" +
-			"  try: onced config show --help\n"},
-		{"config show --output", "onced: the flag --output needs a value\n  why: the command line ends after it\n" +
-			"  try: onced config show --output=VALUE\n"},
-		{"claim list", "onced: onced claim list needs a token\n  why: neither ONCED_TOKEN nor --token_file is given\n" +
+		{"config show --output xml",
+			"onced: the flag --output cannot be \"xml\"\n  why: allowed: table, json, ndjson\n" +
+				"  try: onced config show --help\n"},
+		{"config show --output",
+			"onced: the flag --output needs a value\n  why: the command line ends after it\n" +
+				"  try: onced config show --output=VALUE\n"},
+		{"claim list", "onced: onced claim list needs a token\n" +
+			"  why: neither ONCED_TOKEN nor --token_file is given\n" +
 			"  try: ONCED_TOKEN=onced_… onced claim list\n"},
 		{"claim list --token x", "onced: onced claim list does not know the flag --token\n" +
 			"  why: arguments are seen by every process, so a secret is no flag\n" +
 			"  try: onced claim list --token_file=FILE\n"},
 		{"claim resolve cl_1 --reason=x", "onced: onced claim resolve needs a verdict\n" +
-			"  why: --verdict is done, refused or free\n  try: onced claim resolve ID --verdict=done --reason=TEXT\n"},
+			"  why: --verdict is done, refused or free\n" +
+			"  try: onced claim resolve ID --verdict=done --reason=TEXT\n"},
 	} {
-		if got := run(t, strings.Fields(c.words)...); got.code != ExitUsage || got.out != "" || got.errors != c.want {
+		if got := run(t, strings.Fields(c.words)...); got.code != ExitUsage || got.out != "" ||
+			got.errors != c.want {
 			t.Errorf("%s: %d %q\n%s want\n%s", c.words, got.code, got.out, got.errors, c.want)
 		}
 	}
@@ -183,7 +192,8 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: %+v", words, got)
 		}
 	}
-	for _, text := range []string{"serve", "completion", "3  the store is in use", "4  a check found problems"} {
+	for _, text := range []string{"serve", "completion", "3  the store is in use",
+		"4  a check found problems"} {
 		if !strings.Contains(top.out, text) {
 			t.Errorf("no %q in the help", text)
 		}
@@ -196,14 +206,16 @@ func TestHelp(t *testing.T) {
 		for _, s := range c.sub {
 			words := append(slices.Clone(path), s.name)
 			got := run(t, append([]string{"help"}, words...)...)
-			if direct := run(t, append(words, "--help")...); direct != got || got.code != 0 || !strings.Contains(got.out, s.summary) {
+			if direct := run(t, append(words, "--help")...); direct != got || got.code != 0 ||
+				!strings.Contains(got.out, s.summary) {
 				t.Errorf("help %q: %+v, %+v", words, got, direct)
 			}
 			walk(s, words)
 		}
 	}
 	walk(root(), nil)
-	if got := run(t, "help", "serve").out; !strings.Contains(got, "--http.max_body=VALUE") && !strings.Contains(got, "--http.max_body") {
+	if got := run(t, "help", "serve").out; !strings.Contains(got, "--http.max_body=VALUE") &&
+		!strings.Contains(got, "--http.max_body") {
 		t.Errorf("no settings in %s", got)
 	}
 }
@@ -214,7 +226,8 @@ func TestColourIsForPeople(t *testing.T) {
 		terminal bool
 		env      []string
 		want     bool
-	}{{true, nil, true}, {false, nil, false}, {true, []string{"NO_COLOR=1"}, false}, {true, []string{"TERM=dumb"}, false}} {
+	}{{true, nil, true}, {false, nil, false}, {true, []string{"NO_COLOR=1"}, false},
+		{true, []string{"TERM=dumb"}, false}} {
 		got := runWith(t, Env{Terminal: c.terminal, Environ: c.env}, "nonsense")
 		if strings.HasPrefix(got.errors, red) != c.want || strings.Contains(got.errors, "\x1b") != c.want {
 			t.Errorf("%+v: %q", c, got.errors)
@@ -228,8 +241,10 @@ func TestExitCodes(t *testing.T) {
 		want int
 	}{
 		{nil, 0}, {errors.New("x"), 1}, {context.Canceled, 1}, {usage("a", "b", "c"), 2},
-		{fmt.Errorf("x: %w", &config.Error{}), 2}, {fmt.Errorf("x: %w", kv.ErrLocked), 3}, {fmt.Errorf("x: %w", kv.ErrNewer), 3},
-		{kv.ErrForeign, 1}, {kv.ErrCorrupt, 1}, {&failure{what: "x", err: kv.ErrLocked}, 3}, {&failure{code: ExitProblem}, 4},
+		{fmt.Errorf("x: %w", &config.Error{}), 2}, {fmt.Errorf("x: %w", kv.ErrLocked), 3},
+		{fmt.Errorf("x: %w", kv.ErrNewer), 3},
+		{kv.ErrForeign, 1}, {kv.ErrCorrupt, 1}, {&failure{what: "x", err: kv.ErrLocked}, 3},
+		{&failure{code: ExitProblem}, 4},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("%v: %d, want %d", c.err, got, c.want)
@@ -249,7 +264,8 @@ func TestConfigCommands(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v %v", info.Mode(), err)
 	}
-	if got := run(t, "config", "init", file); got.code != ExitUsage || !strings.Contains(got.errors, "it exists") {
+	if got := run(t, "config", "init", file); got.code != ExitUsage ||
+		!strings.Contains(got.errors, "it exists") {
 		t.Errorf("a second init: %+v", got)
 	}
 	os.WriteFile(file, []byte("x: 1"), 0o600)
@@ -261,30 +277,36 @@ func TestConfigCommands(t *testing.T) {
 		t.Errorf("--force: %+v", got)
 	}
 	if got := run(t, "ONCED_LISTEN=:8080", "config", "check", "--config="+file); got.code != 0 ||
-		got.out != "the configuration is valid ("+file+", 0 routes)\n" || !strings.Contains(got.errors, "warning: ONCED_LISTEN: listen") {
+		got.out != "the configuration is valid ("+file+", 0 routes)\n" ||
+		!strings.Contains(got.errors, "warning: ONCED_LISTEN: listen") {
 		t.Errorf("check: %+v", got)
 	}
 }
 
 func TestConfigShow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "onced.yaml")
-	os.WriteFile(file, []byte("routes:\n- path: /c\n  upstream: http://h\n  headers: [{name: A, value: hush}]\n"), 0o600)
+	os.WriteFile(file, []byte("routes:\n- path: /c\n  upstream: http://h\n"+
+		"  headers: [{name: A, value: hush}]\n"), 0o600)
 	words := []string{"ONCED_LOG_LEVEL=warn", "config", "show", "--config", file, "--http.max_body=2MiB"}
 	table := run(t, words...)
-	for _, want := range []string{`(?m)^log\.level +warn +ONCED_LOG_LEVEL$`, `(?m)^http\.max_body +2MiB +--http\.max_body$`,
-		`(?m)^listen +127.0.0.1:8080 +default$`, `(?m)^routes\[0\]\.headers\[0\]\.value +\*\*\* +.*onced\.yaml:4:30$`} {
+	for _, want := range []string{`(?m)^log\.level +warn +ONCED_LOG_LEVEL$`,
+		`(?m)^http\.max_body +2MiB +--http\.max_body$`,
+		`(?m)^listen +127.0.0.1:8080 +default$`,
+		`(?m)^routes\[0\]\.headers\[0\]\.value +\*\*\* +.*onced\.yaml:4:30$`} {
 		if !regexp.MustCompile(want).MatchString(table.out) {
 			t.Errorf("no %s in\n%s", want, table.out)
 		}
 	}
 	var list []config.Setting
 	got := run(t, append(words, "--output=json")...)
-	if err := json.Unmarshal([]byte(got.out), &list); err != nil || len(list) < 20 || list[0].Key != "listen" {
+	if err := json.Unmarshal([]byte(got.out), &list); err != nil || len(list) < 20 ||
+		list[0].Key != "listen" {
 		t.Errorf("json: %v %+v", err, list)
 	}
 	lines := strings.Split(strings.TrimSpace(run(t, append(words, "--output", "ndjson")...).out), "\n")
 	var one config.Setting
-	if err := json.Unmarshal([]byte(lines[0]), &one); err != nil || len(lines) != len(list) || one != list[0] {
+	if err := json.Unmarshal([]byte(lines[0]), &one); err != nil || len(lines) != len(list) ||
+		one != list[0] {
 		t.Errorf("ndjson: %v %+v", err, one)
 	}
 	if all := table.out + got.out + strings.Join(lines, ""); strings.Contains(all, "hush") {
@@ -293,18 +315,20 @@ func TestConfigShow(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	if got := run(t, "version"); got.code != 0 || !strings.HasPrefix(got.out, "onced ") || !strings.Contains(got.out, runtime.Version()) {
+	if got := run(t, "version"); got.code != 0 || !strings.HasPrefix(got.out, "onced ") ||
+		!strings.Contains(got.out, runtime.Version()) {
 		t.Errorf("%+v", got)
 	}
 	var b build
-	if err := json.Unmarshal([]byte(run(t, "version", "--output=json").out), &b); err != nil || b.Go != runtime.Version() || b.Version == "" {
+	if err := json.Unmarshal([]byte(run(t, "version", "--output=json").out), &b); err != nil ||
+		b.Go != runtime.Version() || b.Version == "" {
 		t.Errorf("%v %+v", err, b)
 	}
 }
 
 func TestCompletionAnswers(t *testing.T) {
 	for words, want := range map[string]string{
-		"":                        "serve config token claim healthcheck version completion help",
+		"":                        strings.Join(root().names(), " ") + " help",
 		"s":                       "serve",
 		"config ":                 "init check show help",
 		"config s":                "show",
@@ -319,7 +343,8 @@ func TestCompletionAnswers(t *testing.T) {
 	} {
 		parts := strings.Split(words, " ")
 		got := run(t, append([]string{"__complete", "--"}, parts...)...)
-		if text := strings.Join(strings.Fields(got.out), " "); text != want || got.code != 0 || got.errors != "" {
+		if text := strings.Join(strings.Fields(got.out), " "); text != want || got.code != 0 ||
+			got.errors != "" {
 			t.Errorf("%q: %q, want %q (%+v)", words, text, want, got)
 		}
 	}
@@ -339,7 +364,8 @@ func TestFlagsAndArgumentsInAnyOrder(t *testing.T) {
 		if err := call.parse(strings.Fields(c.in)); err != nil {
 			t.Errorf("%s: %v", c.in, err)
 		}
-		if got := fmt.Sprint(call.text("b"), "|", call.text("s"), "|", strings.Join(call.args, " ")); got != c.b+"|"+c.s+"|"+c.args {
+		if got := fmt.Sprint(call.text("b"), "|", call.text("s"), "|",
+			strings.Join(call.args, " ")); got != c.b+"|"+c.s+"|"+c.args {
 			t.Errorf("%s: %s", c.in, got)
 		}
 	}
@@ -350,13 +376,15 @@ func TestServeAndHealthcheck(t *testing.T) {
 	if got := run(t, "healthcheck", "--url", s.url); got.code != 0 || got.out != "ok\n" {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t, "ONCED_LISTEN="+strings.TrimPrefix(s.url, "http://"), "healthcheck", "--live"); got.code != 0 {
+	if got := run(t, "ONCED_LISTEN="+strings.TrimPrefix(s.url, "http://"), "healthcheck",
+		"--live"); got.code != 0 {
 		t.Errorf("by the address: %+v", got)
 	}
 	if code := s.stop(); code != 0 {
 		t.Errorf("serve ended with %d: %s", code, s.errs)
 	}
-	if got := run(t, "healthcheck", "--url="+s.url); got.code != ExitFailure || !strings.Contains(got.errors, "does not answer") {
+	if got := run(t, "healthcheck", "--url="+s.url); got.code != ExitFailure ||
+		!strings.Contains(got.errors, "does not answer") {
 		t.Errorf("after the end: %+v", got)
 	}
 }
@@ -394,14 +422,16 @@ func TestReloadOnHangUp(t *testing.T) {
 	s.write("log: {level: debug}\nhttp: {max_body: 2MiB}\n")
 	s.signals <- syscall.SIGHUP
 	text := await(t, s.errs, "was reloaded")
-	if !strings.Contains(text, `"restart needed: the change of this key is not in force","key":"http.max_body"`) ||
+	if !strings.Contains(text,
+		`"restart needed: the change of this key is not in force","key":"http.max_body"`) ||
 		s.app.Config().Log.Level != "debug" {
 		t.Errorf("%s", text)
 	}
 	s.write("log: {level: error}\nlisen: x\n")
 	s.signals <- syscall.SIGHUP
 	text = await(t, s.errs, "was not reloaded")
-	if !strings.Contains(text, "lisen: is not a key; did you mean listen?") || s.app.Config().Log.Level != "debug" {
+	if !strings.Contains(text, "lisen: is not a key; did you mean listen?") ||
+		s.app.Config().Log.Level != "debug" {
 		t.Errorf("%s", text)
 	}
 	if got := run(t, "healthcheck", "--url", s.url); got.code != 0 {
@@ -439,7 +469,8 @@ func TestNothingRunsAfterMain(t *testing.T) {
 	s.stop()
 	buf := make([]byte, 1<<20)
 	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(g, "onced/") && !strings.Contains(g, "testing.") && !strings.Contains(g, "startService.func") {
+		if strings.Contains(g, "onced/") && !strings.Contains(g, "testing.") &&
+			!strings.Contains(g, "startService.func") {
 			t.Errorf("still running:\n%s", g)
 		}
 	}

@@ -55,7 +55,8 @@ func newFlags(c *command) *flags {
 
 // addConfig adds --config and a flag for each key.
 func (f *flags) addConfig() {
-	f.StringVar(&f.file, "config", "", "the configuration `FILE` (ONCED_CONFIG, or onced.yaml when it exists)")
+	f.StringVar(&f.file, "config", "",
+		"the configuration `FILE` (ONCED_CONFIG, or onced.yaml when it exists)")
 	for _, k := range config.Keys() {
 		doc := k.Doc
 		if k.Secret {
@@ -106,7 +107,7 @@ func dispatch(ctx context.Context, env Env, s *signals) error {
 		}
 		cmd, path, args = next, path+" "+word, args[1:]
 	}
-	if slices.ContainsFunc(beforeDashes(args), func(a string) bool { return a == "-h" || a == "--help" || a == "-help" }) {
+	if slices.ContainsFunc(beforeDashes(args), func(a string) bool { return a != "help" && isHelp(a) }) {
 		return help(env.Stdout, nil, cmd, path)
 	}
 	c := &call{env: env, signals: s, path: path, flags: newFlags(cmd)}
@@ -179,7 +180,8 @@ func unknownCommand(cmd *command, path, word string) error {
 	if near := config.Nearest(word, names); near != "" {
 		try = path + " " + near
 	}
-	return usage(fmt.Sprintf("%s has no command %q", path, word), "the commands are "+strings.Join(names, ", "), try)
+	return usage(fmt.Sprintf("%s has no command %q", path, word),
+		"the commands are "+strings.Join(names, ", "), try)
 }
 
 // parse reads flags and arguments in any order; after -- all are arguments.
@@ -207,13 +209,15 @@ func (c *call) parse(args []string) error {
 		}
 		if !hasValue {
 			if len(args) == 0 {
-				return usage(fmt.Sprintf("the flag --%s needs a value", name), "the command line ends after it",
+				return usage(fmt.Sprintf("the flag --%s needs a value", name),
+					"the command line ends after it",
 					fmt.Sprintf("%s --%s=VALUE", c.path, name))
 			}
 			value, args = args[0], args[1:]
 		}
 		if err := f.Value.Set(value); err != nil {
-			return usage(fmt.Sprintf("the flag --%s cannot be %q", name, value), err.Error(), c.path+" --help")
+			return usage(fmt.Sprintf("the flag --%s cannot be %q", name, value), err.Error(),
+				c.path+" --help")
 		}
 	}
 	return nil

@@ -16,18 +16,22 @@ func root() *command {
 		name: "onced", summary: "makes money movement happen exactly once", help: exitHelp,
 		sub: []*command{
 			{
-				name: "serve", summary: "run the service", run: serve, flags: func(f *flags) { f.addConfig() },
-				help: "Without any configuration it listens on 127.0.0.1:8080 and keeps its data in ./onced-data.\n" +
-					"SIGHUP reads the configuration again; SIGTERM and SIGINT drain and stop, a second one stops at once.\n" +
+				name: "serve", summary: "run the service", run: serve,
+				flags: func(f *flags) { f.addConfig() },
+				help: "Without any configuration it listens on 127.0.0.1:8080 and keeps its data in\n" +
+					"./onced-data. SIGHUP reads the configuration again. SIGTERM and SIGINT drain and\n" +
+					"stop, a second one stops at once.\n" +
 					exitHelp,
 			},
 			{
 				name: "config", summary: "write, check and show the configuration",
 				sub: []*command{
 					{
-						name: "init", args: "[FILE]", most: 1, summary: "write a file with every key, its meaning and default",
-						help:  "FILE is onced.yaml when it is not given; - is stdout.",
-						flags: func(f *flags) { f.Bool("force", false, "replace a file that exists") }, run: configInit,
+						name: "init", args: "[FILE]", most: 1,
+						summary: "write a file with every key, its meaning and default",
+						help:    "FILE is onced.yaml when it is not given; - is stdout.",
+						flags:   func(f *flags) { f.Bool("force", false, "replace a file that exists") },
+						run:     configInit,
 					},
 					{
 						name: "check", summary: "check the configuration and tell all problems at once",
@@ -47,12 +51,13 @@ func root() *command {
 				help: "For the health command of a container. Exit code 0 means yes, 1 no.",
 				flags: func(f *flags) {
 					f.addConfig()
-					f.String("url", "", "its base `URL`; by default made from the address in the configuration")
+					f.String("url", "", "its base `URL`; by default that of the configuration")
 					f.Bool("live", false, "ask only whether the process answers")
 				}, run: healthcheck,
 			},
 			{
-				name: "version", summary: "print the version", flags: func(f *flags) { f.addOutput() }, run: printVersion,
+				name: "version", summary: "print the version", flags: func(f *flags) { f.addOutput() },
+				run: printVersion,
 			},
 			{
 				name: "completion", args: "bash|zsh|fish", least: 1, most: 1,
@@ -62,7 +67,8 @@ func root() *command {
 					"fish:  onced completion fish | source",
 			},
 			demoServiceCommand(),
-			{name: "__complete", hidden: true, most: 1000, summary: "answer the completion scripts", run: complete},
+			{name: "__complete", hidden: true, most: 1000, summary: "answer the completion scripts",
+				run: complete},
 		},
 	}
 }

@@ -26,7 +26,8 @@ func configInit(_ context.Context, c *call) error {
 	}
 	f, err := os.OpenFile(name, mode, 0o600) // it may come to hold secrets
 	if errors.Is(err, fs.ErrExist) {
-		return usage(name+" was not written", "it exists", "onced config init OTHER, or --force to replace it")
+		return usage(name+" was not written", "it exists",
+			"onced config init OTHER, or --force to replace it")
 	}
 	if err != nil {
 		return err
@@ -51,7 +52,8 @@ func configCheck(_ context.Context, c *call) error {
 	if name == "" {
 		name = "no file"
 	}
-	_, err = fmt.Fprintf(c.env.Stdout, "the configuration is valid (%s, %d routes)\n", name, len(loaded.Config.Routes))
+	_, err = fmt.Fprintf(c.env.Stdout, "the configuration is valid (%s, %d routes)\n", name,
+		len(loaded.Config.Routes))
 	return err
 }
 

@@ -62,7 +62,8 @@ func spawn(t *testing.T, file string) *process {
 	}
 	p := &process{t: t, dir: t.TempDir(), out: new(buffer), errs: new(buffer)}
 	p.write(file)
-	p.cmd = exec.CommandContext(context.Background(), path, "serve", "--listen=127.0.0.1:0", "--store.min_free=0")
+	p.cmd = exec.CommandContext(context.Background(), path, "serve", "--listen=127.0.0.1:0",
+		"--store.min_free=0")
 	p.cmd.Dir, p.cmd.Env = p.dir, []string{"HOME=" + p.dir}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.errs
 	if err := p.cmd.Start(); err != nil {
@@ -112,7 +113,8 @@ func (p *process) half(body string) (c net.Conn, in *bufio.Reader, finish func()
 	}
 	p.t.Cleanup(func() { c.Close() })
 	_, _ = fmt.Fprintf(c, "POST /v1/claims HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
-		"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", token, len(body))
+		"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", token,
+		len(body))
 	in = bufio.NewReader(c)
 	line, err := in.ReadString('\n')
 	if err != nil || !strings.Contains(line, "100 Continue") {
@@ -198,7 +200,8 @@ func TestASecondProcessOnTheSameDataIsRefusedInTime(t *testing.T) {
 	begin := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(begin)
-	if cmd.ProcessState.ExitCode() != ExitStore || !strings.Contains(string(out), fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
+	if cmd.ProcessState.ExitCode() != ExitStore ||
+		!strings.Contains(string(out), fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if took > 10*time.Second { // about one on an idle machine

@@ -20,7 +20,8 @@ func (f *flags) addRemote() {
 	f.addOutput()
 	f.StringVar(&f.file, "config", "", "the configuration `FILE`, which says where onced listens")
 	f.String("url", "", "base `URL` of a running onced ("+envURL+", or the address in the configuration)")
-	f.String("token_file", "", "`FILE` with the token ("+envTokenFile+", or the token itself in "+envToken+")")
+	f.String("token_file", "",
+		"`FILE` with the token ("+envTokenFile+", or the token itself in "+envToken+")")
 }
 
 // text is the value of a flag.

@@ -25,10 +25,12 @@ func tokenCommands() *command {
 		name: "token", summary: "make, list, rotate and revoke tokens", help: accessHelp,
 		sub: []*command{
 			{
-				name: "create", args: "NAME", most: 1, summary: "make a token and print its secret, this once",
-				help: accessHelp, run: tokenCreate, flags: func(f *flags) {
+				name: "create", args: "NAME", most: 1,
+				summary: "make a token and print its secret, this once",
+				help:    accessHelp, run: tokenCreate, flags: func(f *flags) {
 					f.addToken()
-					f.String("role", string(auth.Client), "`ROLE`: metrics, client, viewer, operator or admin")
+					f.String("role", string(auth.Client),
+						"`ROLE`: metrics, client, viewer, operator or admin")
 					f.String("principal", "", "`ACCOUNT` whose claims it works on; by default NAME")
 					f.Duration("expires_in", 0, "its `LIFE`, for example 720h; 0 has no end")
 				},
@@ -38,8 +40,9 @@ func tokenCommands() *command {
 				run: tokenList, flags: (*flags).addToken,
 			},
 			{
-				name: "rotate", args: "ID|NAME", least: 1, most: 1, summary: "replace a token by a new one of the same name",
-				help: accessHelp, run: tokenRotate, flags: func(f *flags) {
+				name: "rotate", args: "ID|NAME", least: 1, most: 1,
+				summary: "replace a token by a new one of the same name",
+				help:    accessHelp, run: tokenRotate, flags: func(f *flags) {
 					f.addToken()
 					f.Duration("overlap", 0, "how `LONG` the old one stays valid, for example 1h")
 					f.Duration("expires_in", 0, "`LIFE` of the new one; 0 has no end")
@@ -110,7 +113,9 @@ func (r remoteTokens) list(ctx context.Context, limit int, cursor string) (clien
 	return r.c.ListTokens(ctx, limit, cursor)
 }
 
-func (r remoteTokens) rotate(ctx context.Context, t client.Token, rot client.TokenRotation) (client.NewToken, error) {
+func (r remoteTokens) rotate(
+	ctx context.Context, t client.Token, rot client.TokenRotation,
+) (client.NewToken, error) {
 	rot.ETag = t.ETag()
 	return r.c.RotateToken(ctx, t.ID, rot)
 }
@@ -129,9 +134,10 @@ type localTokens struct {
 }
 
 func (l *localTokens) show(t auth.Token) client.Token {
-	return client.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), Principal: t.Principal, CreatedAt: t.CreatedAt,
-		ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.LastUsed, ReplacedBy: t.ReplacedBy,
-		Live: t.Live(l.now()), Version: t.Version}
+	return client.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), Principal: t.Principal,
+		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.LastUsed,
+		ReplacedBy: t.ReplacedBy,
+		Live:       t.Live(l.now()), Version: t.Version}
 }
 
 func (l *localTokens) create(ctx context.Context, spec client.TokenSpec) (client.NewToken, error) {
@@ -149,7 +155,9 @@ func (l *localTokens) list(ctx context.Context, limit int, cursor string) (clien
 	return page, err
 }
 
-func (l *localTokens) rotate(ctx context.Context, t client.Token, r client.TokenRotation) (client.NewToken, error) {
+func (l *localTokens) rotate(
+	ctx context.Context, t client.Token, r client.TokenRotation,
+) (client.NewToken, error) {
 	next, secret, err := l.s.Rotate(ctx, auth.Rotation{ID: t.ID, Version: t.Version,
 		Overlap:   time.Duration(r.OverlapS) * time.Second,
 		ExpiresIn: time.Duration(r.ExpiresInS) * time.Second, Actor: cliActor})
@@ -188,14 +196,16 @@ func findToken(ctx context.Context, t tokens, name string) (found client.Token, 
 		return found.ID == ""
 	})
 	if err == nil && found.ID == "" {
-		err = &failure{what: "there is no such token", why: fmt.Sprintf("no token has the id %q, and no live one the name", name),
+		err = &failure{what: "there is no such token",
+			why: fmt.Sprintf("no token has the id %q, and no live one the name", name),
 			try: "onced token list", code: ExitFailure}
 	}
 	return found, err
 }
 
 func tokenCreate(ctx context.Context, c *call) error {
-	spec := client.TokenSpec{Role: c.text("role"), Principal: c.text("principal"), ExpiresInS: c.seconds("expires_in")}
+	spec := client.TokenSpec{Role: c.text("role"), Principal: c.text("principal"),
+		ExpiresInS: c.seconds("expires_in")}
 	switch {
 	case len(c.args) > 0:
 		spec.Name = c.args[0]
@@ -276,7 +286,8 @@ func tokenRotate(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		made, err := t.rotate(ctx, old, client.TokenRotation{OverlapS: c.seconds("overlap"), ExpiresInS: c.seconds("expires_in")})
+		made, err := t.rotate(ctx, old, client.TokenRotation{OverlapS: c.seconds("overlap"),
+			ExpiresInS: c.seconds("expires_in")})
 		if err != nil {
 			return err
 		}

@@ -23,10 +23,12 @@ func tokensVia(t *testing.T, via func(words ...string) result) {
 	if made.code != 0 || !secret.MatchString(made.out) || !strings.Contains(made.errors, "only now") {
 		t.Fatalf("create: %+v", made)
 	}
-	if again := via("token", "create", "shop"); again.code != ExitFailure || !strings.Contains(again.errors, "name") {
+	if again := via("token", "create", "shop"); again.code != ExitFailure ||
+		!strings.Contains(again.errors, "name") {
 		t.Errorf("the same name: %+v", again)
 	}
-	if bad := via("token", "create", "x", "--role=king"); bad.code != ExitFailure || !strings.Contains(bad.errors, "role") {
+	if bad := via("token", "create", "x", "--role=king"); bad.code != ExitFailure ||
+		!strings.Contains(bad.errors, "role") {
 		t.Errorf("a role that is none: %+v", bad)
 	}
 	next := via("token", "rotate", "shop", "--overlap=1h", "--output=json")
@@ -39,7 +41,8 @@ func tokensVia(t *testing.T, via func(words ...string) result) {
 	if ended.code != 0 || !strings.Contains(ended.out, "is revoked") {
 		t.Errorf("revoke: %+v", ended)
 	}
-	if none := via("token", "revoke", "nobody"); none.code != ExitFailure || !strings.Contains(none.errors, "try: onced token list") {
+	if none := via("token", "revoke", "nobody"); none.code != ExitFailure ||
+		!strings.Contains(none.errors, "try: onced token list") {
 		t.Errorf("revoke of none: %+v", none)
 	}
 	var page client.TokenPage
@@ -56,7 +59,8 @@ func tokensVia(t *testing.T, via func(words ...string) result) {
 	if states["live"] != 1 || states["revoked"] != 1 || strings.Contains(listed.out, "onced_") {
 		t.Errorf("list: %v %s", states, listed.out)
 	}
-	if table := via("token", "list"); table.code != 0 || !strings.Contains(table.out, "PRINCIPAL") || !strings.Contains(table.out, "acme") {
+	if table := via("token", "list"); table.code != 0 || !strings.Contains(table.out, "PRINCIPAL") ||
+		!strings.Contains(table.out, "acme") {
 		t.Errorf("list: %+v", table)
 	}
 }
@@ -96,7 +100,8 @@ func TestTokensOfAStoppedService(t *testing.T) {
 // post calls the API.
 func (s *serving) post(path, token, body string) (int, string) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+path, bytes.NewReader([]byte(body)))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+path,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -121,7 +126,8 @@ func (s *serving) unknownClaim(token, key string) string {
 	if err := json.Unmarshal([]byte(text), &a); err != nil || status/100 != 2 || a.Claim == nil {
 		s.t.Fatalf("claim: %d %s", status, text)
 	}
-	status, text = s.post("/v1/claims/"+a.Claim.ID+"/unknown", token, `{"token":"0123456789abcdef0123","reason":"no answer"}`)
+	status, text = s.post("/v1/claims/"+a.Claim.ID+"/unknown", token,
+		`{"token":"0123456789abcdef0123","reason":"no answer"}`)
 	if status/100 != 2 {
 		s.t.Fatalf("unknown: %d %s", status, text)
 	}
@@ -135,32 +141,38 @@ func TestClaimCommands(t *testing.T) {
 	other := s.unknownClaim(shop, "order-2")
 
 	list := s.cli("claim", "list")
-	if list.code != 0 || !strings.Contains(list.out, id) || !strings.Contains(list.out, "order-2") || !strings.Contains(list.out, "no answer") {
+	if list.code != 0 || !strings.Contains(list.out, id) || !strings.Contains(list.out, "order-2") ||
+		!strings.Contains(list.out, "no answer") {
 		t.Errorf("list: %+v", list)
 	}
-	if one := s.cli("claim", "list", "--limit=1"); strings.Count(one.out, "order-") != 1 || !strings.Contains(one.errors, "there are more") {
+	if one := s.cli("claim", "list", "--limit=1"); strings.Count(one.out, "order-") != 1 ||
+		!strings.Contains(one.errors, "there are more") {
 		t.Errorf("--limit: %+v", one)
 	}
 	var page client.ClaimPage
-	if err := json.Unmarshal([]byte(s.cli("claim", "list", "--output=json", "--principal=shop").out), &page); err != nil || len(page.Claims) != 2 {
+	if err := json.Unmarshal([]byte(s.cli("claim", "list", "--output=json", "--principal=shop").out),
+		&page); err != nil || len(page.Claims) != 2 {
 		t.Errorf("json: %v %+v", err, page)
 	}
 	if lines := strings.Count(s.cli("claim", "list", "--output=ndjson").out, "\n"); lines != 2 {
 		t.Errorf("ndjson has %d lines", lines)
 	}
 	show := s.cli("claim", "show", id)
-	if show.code != 0 || !regexp.MustCompile(`(?m)^state +unknown$`).MatchString(show.out) || !strings.Contains(show.out, "etag") {
+	if show.code != 0 || !regexp.MustCompile(`(?m)^state +unknown$`).MatchString(show.out) ||
+		!strings.Contains(show.out, "etag") {
 		t.Errorf("show: %+v", show)
 	}
 
 	dry := s.cli("claim", "resolve", id, "--verdict=free", "--reason=bank says no")
-	if dry.code != ExitUsage || !strings.Contains(dry.errors, "SENT AGAIN") || !strings.Contains(dry.errors, "--yes --etag=") {
+	if dry.code != ExitUsage || !strings.Contains(dry.errors, "SENT AGAIN") ||
+		!strings.Contains(dry.errors, "--yes --etag=") {
 		t.Errorf("without --yes: %+v", dry)
 	}
 	if after := s.cli("claim", "show", id); after.out != show.out {
 		t.Errorf("it did something: %s", after.out)
 	}
-	if stale := s.cli("claim", "resolve", id, "--verdict=free", "--reason=x", "--yes", `--etag="nonsense"`); stale.code != ExitFailure {
+	if stale := s.cli("claim", "resolve", id, "--verdict=free", "--reason=x", "--yes",
+		`--etag="nonsense"`); stale.code != ExitFailure {
 		t.Errorf("another etag: %+v", stale)
 	}
 	done := s.cli("claim", "resolve", id, "--verdict=free", "--reason=bank says no", "--yes")
@@ -169,15 +181,18 @@ func TestClaimCommands(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "result.json")
 	os.WriteFile(file, []byte(`{"paid":true}`), 0o600)
-	done = s.cli("claim", "resolve", other, "--verdict=done", "--reason=bank says yes", "--yes", "--result", file)
+	done = s.cli("claim", "resolve", other, "--verdict=done", "--reason=bank says yes", "--yes", "--result",
+		file)
 	if done.code != 0 {
 		t.Errorf("done: %+v", done)
 	}
-	if show := s.cli("claim", "show", other, "--output=json"); !strings.Contains(show.out, `"paid": true`) || !strings.Contains(show.out, `"state": "done"`) {
+	if show := s.cli("claim", "show", other, "--output=json"); !strings.Contains(show.out, `"paid": true`) ||
+		!strings.Contains(show.out, `"state": "done"`) {
 		t.Errorf("after it: %+v", show)
 	}
 	os.WriteFile(file, []byte(`{`), 0o600)
-	if bad := s.cli("claim", "resolve", other, "--verdict=done", "--reason=x", "--result", file); bad.code != ExitUsage {
+	if bad := s.cli("claim", "resolve", other, "--verdict=done", "--reason=x", "--result",
+		file); bad.code != ExitUsage {
 		t.Errorf("a result that is no JSON: %+v", bad)
 	}
 	if none := s.cli("claim", "show", "nonsense"); none.code != ExitFailure || none.out != "" {

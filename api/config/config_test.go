@@ -27,7 +27,8 @@ func files(m map[string]string) func(string) ([]byte, error) {
 }
 
 func load(text string, env ...string) (*Loaded, error) {
-	return Load(Source{Environ: env, ReadFile: files(map[string]string{DefaultFile: text, "/run/token": "s3cret-of-a-file\n"})})
+	return Load(Source{Environ: env, ReadFile: files(map[string]string{DefaultFile: text,
+		"/run/token": "s3cret-of-a-file\n"})})
 }
 
 func mustLoad(t *testing.T, text string, env ...string) *Loaded {
@@ -54,7 +55,8 @@ func TestNothingSaidIsTheDefault(t *testing.T) {
 			t.Errorf("%s: %+v", name, l.Config)
 		}
 	}
-	if c := Default(); c.Listen != "127.0.0.1:8080" || c.Claims.Retention != 720*time.Hour || c.HTTP.MaxBody != 1<<20 {
+	if c := Default(); c.Listen != "127.0.0.1:8080" || c.Claims.Retention != 720*time.Hour ||
+		c.HTTP.MaxBody != 1<<20 {
 		t.Errorf("the defaults are %+v", c)
 	}
 }
@@ -384,17 +386,20 @@ func TestRoutesAreToldApart(t *testing.T) {
 	route := func(path, more string) string {
 		return "- path: " + path + "\n  upstream: http://h\n" + more
 	}
-	_, err := load("routes:\n" + route("/a-b", "") + route("/a/b", "") + route("/x/{id}", "") + route("/x/{name}", "  name: y\n"))
+	_, err := load("routes:\n" + route("/a-b", "") + route("/a/b", "") + route("/x/{id}", "") +
+		route("/x/{name}", "  name: y\n"))
 	want := "onced.yaml:4:3: routes[1].name: \"a-b\" is the name of routes[0] too; " +
 		"give each route a name of its own; it tells their keys apart\n" +
-		"onced.yaml:8:9: routes[3].path: \"/x/{name}\" matches the same paths as routes[2]; make one route of the two"
+		"onced.yaml:8:9: routes[3].path: \"/x/{name}\" matches the same paths as routes[2]; " +
+		"make one route of the two"
 	if got := fmt.Sprint(err); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
 func TestAllProblemsAtOnceInTheOrderOfTheFile(t *testing.T) {
-	_, err := load("http:\n  read_timeout: 5\n  max_bdy: 1\nlog: {level: loud}\n", "ONCED_HTTP_MAX_BODDY=3", "ONCED_DATA=")
+	_, err := load("http:\n  read_timeout: 5\n  max_bdy: 1\nlog: {level: loud}\n", "ONCED_HTTP_MAX_BODDY=3",
+		"ONCED_DATA=")
 	e, ok := errors.AsType[*Error](err)
 	if !ok || !errors.Is(err, ErrInvalid) || len(e.Problems) != 5 {
 		t.Fatalf("got %v", err)
@@ -403,20 +408,23 @@ func TestAllProblemsAtOnceInTheOrderOfTheFile(t *testing.T) {
 	for _, p := range e.Problems {
 		keys = append(keys, p.Origin.String())
 	}
-	want := []string{"onced.yaml:2:17", "onced.yaml:3:3", "onced.yaml:4:14", "ONCED_HTTP_MAX_BODDY", "ONCED_DATA"}
+	want := []string{"onced.yaml:2:17", "onced.yaml:3:3", "onced.yaml:4:14", "ONCED_HTTP_MAX_BODDY",
+		"ONCED_DATA"}
 	if !slices.Equal(keys, want) {
 		t.Errorf("got %q\nwant %q", keys, want)
 	}
 }
 
 func TestFlagOverEnvOverFileOverDefault(t *testing.T) {
-	src := Source{ReadFile: files(map[string]string{DefaultFile: "data: of-file\n", "other.yaml": "data: of-other\n"})}
+	src := Source{ReadFile: files(map[string]string{DefaultFile: "data: of-file\n",
+		"other.yaml": "data: of-other\n"})}
 	steps := []struct {
 		set          func()
 		data, origin string
 	}{
 		{func() {}, "of-file", "onced.yaml:1:7"},
-		{func() { src.Environ = append(src.Environ, "ONCED_CONFIG=other.yaml") }, "of-other", "other.yaml:1:7"},
+		{func() { src.Environ = append(src.Environ, "ONCED_CONFIG=other.yaml") }, "of-other",
+			"other.yaml:1:7"},
 		{func() { src.File = "onced.yaml" }, "of-file", "onced.yaml:1:7"},
 		{func() { src.Environ = append(src.Environ, "ONCED_DATA=of-env") }, "of-env", "ONCED_DATA"},
 		{func() { src.Flags = map[string]string{"data": "of-flag"} }, "of-flag", "--data"},
@@ -451,7 +459,8 @@ func TestANamedFileMustBeThere(t *testing.T) {
 }
 
 func TestVariablesOfOthersArePassedOver(t *testing.T) {
-	mustLoad(t, "", "ONCED_PORT=tcp://10.0.0.1:8080", "ONCED_PORT_8080_TCP_ADDR=10.0.0.1", "ONCED_SERVICE_HOST=10.0.0.1",
+	mustLoad(t, "", "ONCED_PORT=tcp://10.0.0.1:8080", "ONCED_PORT_8080_TCP_ADDR=10.0.0.1",
+		"ONCED_SERVICE_HOST=10.0.0.1",
 		"ONCED_SERVICE_PORT_HTTP=8080", "ONCED_TOKEN=x", "ONCE=1", "PATH=/bin", "odd")
 }
 
@@ -459,7 +468,8 @@ func TestPort(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{"", "127.0.0.1:5000"}, {"listen: :80", ":5000"}, {`listen: "[::1]:80"`, "[::1]:5000"},
 	} {
-		if l := mustLoad(t, c.file, "PORT=5000"); l.Config.Listen != c.want || l.Origin("listen").Name != "PORT" {
+		if l := mustLoad(t, c.file, "PORT=5000"); l.Config.Listen != c.want ||
+			l.Origin("listen").Name != "PORT" {
 			t.Errorf("%s: %s, want %s", c.file, l.Config.Listen, c.want)
 		}
 	}
@@ -496,16 +506,19 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "s", s, "h", holder{s, &s})
-	shown := fmt.Sprintf("%v %+v %#v %s %q %x %d %v %+v %#v", s, s, s, s, s, s, s, holder{s, nil}, holder{s, nil}, holder{s, nil}) +
+	shown := fmt.Sprintf("%v %+v %#v %s %q %x %d %v %+v %#v", s, s, s, s, s, s, s, holder{s, nil},
+		holder{s, nil}, holder{s, nil}) +
 		string(text) + log.String() + s.String()
-	if strings.Contains(shown, hush) || strings.Contains(shown, fmt.Sprintf("%x", hush)) || !strings.Contains(shown, "***") {
+	if strings.Contains(shown, hush) || strings.Contains(shown, fmt.Sprintf("%x", hush)) ||
+		!strings.Contains(shown, "***") {
 		t.Errorf("shown: %s", shown)
 	}
 	if s.Reveal() != hush || s.IsZero() || !NewSecret("").IsZero() || NewSecret("").String() != "" {
 		t.Error("Reveal, IsZero, String")
 	}
 	l := mustLoad(t, "routes:\n- path: /c\n  upstream: http://h\n  headers:\n"+
-		"  - {name: A, value: hush-hush}\n  - {name: B, value_file: /run/token}\n  - {name: C, value_env: HUSH}\n",
+		"  - {name: A, value: hush-hush}\n  - {name: B, value_file: /run/token}\n"+
+		"  - {name: C, value_env: HUSH}\n",
 		"HUSH=hush-of-env")
 	var got []string
 	for _, h := range l.Config.Routes[0].Headers {
@@ -538,13 +551,17 @@ func TestSecretOfAVariableOrAFile(t *testing.T) {
 		problem   string
 	}{
 		{src: Source{Environ: []string{"ONCED_PART_TOKEN=hush"}}, want: "hush", via: "ONCED_PART_TOKEN"},
-		{src: Source{Environ: []string{"ONCED_PART_TOKEN_FILE=/f"}}, want: "of-f", via: "ONCED_PART_TOKEN_FILE (file /f)"},
-		{src: Source{Flags: map[string]string{"part.token_file": "/f"}}, want: "of-f", via: "--part.token_file (file /f)"},
+		{src: Source{Environ: []string{"ONCED_PART_TOKEN_FILE=/f"}}, want: "of-f",
+			via: "ONCED_PART_TOKEN_FILE (file /f)"},
+		{src: Source{Flags: map[string]string{"part.token_file": "/f"}}, want: "of-f",
+			via: "--part.token_file (file /f)"},
 		{src: Source{Flags: map[string]string{"part.token": "hush"}}}, // there is no such flag
 		{src: Source{Environ: []string{"ONCED_PART_TOKEN=hush", "ONCED_PART_TOKEN_FILE=/f"}},
-			problem: "ONCED_PART_TOKEN_FILE: part.token: is given twice; unset ONCED_PART_TOKEN or ONCED_PART_TOKEN_FILE"},
+			problem: "ONCED_PART_TOKEN_FILE: part.token: is given twice; " +
+				"unset ONCED_PART_TOKEN or ONCED_PART_TOKEN_FILE"},
 		{src: Source{Environ: []string{"ONCED_PART_TOKEN_FILE=/none"}}, problem: "ONCED_PART_TOKEN_FILE: " +
-			`part.token_file: "/none" cannot be read: file does not exist; make the file readable, or name another`},
+			`part.token_file: "/none" cannot be read: file does not exist; ` +
+			"make the file readable, or name another"},
 		{src: Source{Environ: []string{"ONCED_PART_TOKEN_FILE=/empty"}}, problem: "ONCED_PART_TOKEN_FILE: " +
 			`part.token_file: "/empty" is empty; write the secret into it`},
 	} {
@@ -553,13 +570,15 @@ func TestSecretOfAVariableOrAFile(t *testing.T) {
 		l := newLoader(reflect.ValueOf(&cfg).Elem())
 		c.src.ReadFile = files(map[string]string{"/f": "of-f\r\n", "/empty": ""})
 		l.gather(c.src)
-		if got := fmt.Sprint(l.problems.err()); c.problem != "" && got != c.problem || c.problem == "" && got != "<nil>" {
+		if got := fmt.Sprint(l.problems.err()); c.problem != "" && got != c.problem || c.problem == "" &&
+			got != "<nil>" {
 			t.Errorf("%+v: %s", c.src, got)
 		}
 		if c.problem != "" {
 			continue
 		}
-		if got := cfg.Part.Token.Reveal(); got != c.want || c.via != "" && l.origins["part.token"].String() != c.via {
+		if got := cfg.Part.Token.Reveal(); got != c.want || c.via != "" &&
+			l.origins["part.token"].String() != c.via {
 			t.Errorf("%+v: %q from %s", c.src, got, l.origins["part.token"])
 		}
 	}
@@ -640,9 +659,12 @@ func TestSettings(t *testing.T) {
 		got[s.Key] = s
 	}
 	for key, want := range map[string]string{
-		"log.level": "debug onced.yaml:1:14", "claims.retention": "720h default", "http.max_body": "1MiB default",
-		"routes[0].upstream": "http://h onced.yaml:4:13", "routes[0].check.query": "a=c,b={key} onced.yaml:5:28",
-		"routes[0].check.done.status": "2xx,404 onced.yaml:5:63", "routes[0].methods": "POST,PUT,PATCH,DELETE default",
+		"log.level": "debug onced.yaml:1:14", "claims.retention": "720h default",
+		"http.max_body":               "1MiB default",
+		"routes[0].upstream":          "http://h onced.yaml:4:13",
+		"routes[0].check.query":       "a=c,b={key} onced.yaml:5:28",
+		"routes[0].check.done.status": "2xx,404 onced.yaml:5:63",
+		"routes[0].methods":           "POST,PUT,PATCH,DELETE default",
 	} {
 		if s := got[key]; s.Value+" "+s.Origin != want {
 			t.Errorf("%s: %q %q, want %q", key, s.Value, s.Origin, want)

@@ -121,7 +121,8 @@ func (l *loader) section(n *yaml.Node, v reflect.Value, path string) {
 		}
 		p := join(path, key.Value)
 		if first := seen[key.Value]; first > 0 {
-			l.add(Problem{Origin: l.at(key), Key: p, Text: fmt.Sprintf("stands here again, first in line %d", first),
+			l.add(Problem{Origin: l.at(key), Key: p,
+				Text:   fmt.Sprintf("stands here again, first in line %d", first),
 				Remedy: "remove one of the two"})
 			continue
 		}
@@ -259,7 +260,8 @@ func (l *loader) texts(n *yaml.Node, v reflect.Value, f field, path string) {
 			continue
 		}
 		if _, again := texts[key.Value]; again {
-			l.add(Problem{Origin: l.at(key), Key: p, Text: "stands here again", Remedy: "remove one of the two"})
+			l.add(Problem{Origin: l.at(key), Key: p, Text: "stands here again",
+				Remedy: "remove one of the two"})
 			continue
 		}
 		var text string
@@ -311,7 +313,8 @@ func (l *loader) set(v reflect.Value, f field, g given) {
 		}
 		g.at.Via, g.text = strings.TrimPrefix(g.source, "_")+" "+g.text, secret
 	}
-	if f.typ == secretType && strings.ContainsFunc(g.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+	if f.typ == secretType &&
+		strings.ContainsFunc(g.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		l.add(Problem{Origin: g.at, Key: g.path, Text: "holds a control character",
 			Remedy: "a secret is one line of text"})
 		return
@@ -338,7 +341,8 @@ func (l *loader) secret(g given) (string, bool) {
 	text, err := l.readFile(g.text)
 	switch {
 	case err != nil:
-		problem.Text, problem.Remedy = "cannot be read: "+reason(err), "make the file readable, or name another"
+		problem.Text, problem.Remedy = "cannot be read: "+reason(err),
+			"make the file readable, or name another"
 	case len(text) == 0:
 		problem.Text, problem.Remedy = "is empty", "write the secret into it"
 	default:

@@ -34,7 +34,8 @@ func FuzzLoad(f *testing.F) {
 				t.Fatalf("error %T %v", err, err)
 			}
 			for _, p := range e.Problems {
-				if p.Text == "" || p.Origin.String() == "" || strings.ContainsAny(p.String(), "\n\r\x00\x1b") {
+				if p.Text == "" || p.Origin.String() == "" ||
+					strings.ContainsAny(p.String(), "\n\r\x00\x1b") {
 					t.Errorf("problem %q", p)
 				}
 			}
@@ -43,7 +44,8 @@ func FuzzLoad(f *testing.F) {
 		if !reflect.DeepEqual(l.Config, again.Config) {
 			t.Fatal("another Config")
 		}
-		if m, restart, err := Merge(l.Config, again.Config); err != nil || len(restart) > 0 || !reflect.DeepEqual(m, l.Config) {
+		if m, restart, err := Merge(l.Config, again.Config); err != nil || len(restart) > 0 ||
+			!reflect.DeepEqual(m, l.Config) {
 			t.Fatalf("merge with itself: %q, %v", restart, err)
 		}
 		for _, r := range l.Config.Routes {

@@ -107,7 +107,8 @@ type loader struct {
 }
 
 func newLoader(root reflect.Value) *loader {
-	return &loader{root: root, origins: map[string]Origin{}, env: map[string]string{}, failed: map[string]bool{}}
+	return &loader{root: root, origins: map[string]Origin{}, env: map[string]string{},
+		failed: map[string]bool{}}
 }
 
 // add notes a problem. What was given for a secret is not kept.
@@ -196,7 +197,8 @@ func (l *loader) readEnv() {
 func (l *loader) unknownEnv(known []string) {
 	var unknown []string
 	for name := range l.env {
-		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) && !clusterEnv.MatchString(name) {
+		if strings.HasPrefix(name, envPrefix) && !slices.Contains(known, name) &&
+			!clusterEnv.MatchString(name) {
 			unknown = append(unknown, name)
 		}
 	}

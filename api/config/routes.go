@@ -17,13 +17,14 @@ var reserved = []string{
 
 // hopHeaders belong to one connection, or are made by the HTTP client.
 var hopHeaders = []string{
-	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te",
+	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection",
+	"Te",
 	"Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 var (
 	routeName  = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
-	headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~` + "`" + `-]{1,100}$`)
+	headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~\x60-]{1,100}$`)
 	methodName = regexp.MustCompile(`^[A-Z]{1,20}$`)
 	fieldPath  = regexp.MustCompile(`^[^.\x00-\x1f]+(\.[^.\x00-\x1f]+)*$`)
 	// placeholder matches what is meant as one.
@@ -126,7 +127,8 @@ func (l *loader) routePath(r *Route, path string) {
 
 func (l *loader) routeRequest(r *Route, path string) {
 	if r.Upstream.Host == "" {
-		l.wrong(path+".upstream", Problem{Text: "is missing", Remedy: "for example upstream: http://127.0.0.1:9000"})
+		l.wrong(path+".upstream", Problem{Text: "is missing",
+			Remedy: "for example upstream: http://127.0.0.1:9000"})
 	}
 	if len(r.Methods) == 0 {
 		l.wrong(path+".methods", Problem{Text: "is empty", Remedy: "name at least one, for example POST"})
@@ -146,7 +148,8 @@ func (l *loader) routeRequest(r *Route, path string) {
 	for i, h := range r.Headers {
 		p := fmt.Sprintf("%s.headers[%d]", path, i)
 		if !l.failed[p+".value"+fileSuffix] && !l.failed[p+".value"+envSuffix] && h.Value.IsZero() {
-			l.wrong(p+".value", Problem{Text: "is missing", Remedy: "give one of value, value_file and value_env"})
+			l.wrong(p+".value", Problem{Text: "is missing",
+				Remedy: "give one of value, value_file and value_env"})
 		}
 		l.header(p+".name", h.Name)
 		if strings.EqualFold(h.Name, r.UpstreamKeyHeader) {
@@ -186,13 +189,15 @@ func (l *loader) routeOutcomes(r *Route, path string) {
 			}
 		}
 		if len(has) > 1 {
-			l.wrong(path+".outcomes."+has[1], Problem{Text: fmt.Sprintf("has %d, which %s has too", status, has[0]),
+			l.wrong(path+".outcomes."+has[1], Problem{Text: fmt.Sprintf("has %d, which %s has too", status,
+				has[0]),
 				Remedy: "a status means one thing"})
 			return
 		}
 	}
 	if len(o.Done) == 0 {
-		l.wrong(path+".outcomes.done", Problem{Text: "is empty", Remedy: "no request could ever succeed; name a status"})
+		l.wrong(path+".outcomes.done", Problem{Text: "is empty",
+			Remedy: "no request could ever succeed; name a status"})
 	}
 }
 
@@ -239,7 +244,8 @@ func without(s, other Statuses) Statuses {
 func (l *loader) routeCheck(c *Check, path string) {
 	switch {
 	case c.Path == "":
-		l.wrong(path+".path", Problem{Text: "is missing", Remedy: "for example path: /charges/{downstream_key}"})
+		l.wrong(path+".path", Problem{Text: "is missing",
+			Remedy: "for example path: /charges/{downstream_key}"})
 	case !strings.HasPrefix(c.Path, "/") || strings.ContainsAny(c.Path, "?#\\ "):
 		l.wrong(path+".path", Problem{Value: c.Path, Text: "is not a path",
 			Remedy: "begin with / and put parameters into query; scheme and host are the upstream's"})
@@ -257,7 +263,8 @@ func (l *loader) routeCheck(c *Check, path string) {
 		l.wrong(path, Problem{Text: "does not say which request it looks up",
 			Remedy: "put {downstream_key} or {key} into path, query or headers"})
 	}
-	unread := l.failed[path+".done.status"] || l.failed[path+".refused.status"] || l.failed[path+".absent.status"]
+	unread := l.failed[path+".done.status"] || l.failed[path+".refused.status"] ||
+		l.failed[path+".absent.status"]
 	if !unread && !c.Done.Set() && !c.Refused.Set() && !c.Absent.Set() {
 		l.wrong(path, Problem{Text: "recognises no answer",
 			Remedy: "say for example done: {status: 200} and absent: {status: 404}"})
@@ -293,7 +300,10 @@ func (l *loader) template(path, text string) {
 }
 
 func usesKey(c *Check) bool {
-	has := func(s string) bool { return strings.Contains(s, "{key}") || strings.Contains(s, "{downstream_key}") }
+	has := func(s string) bool {
+		return strings.Contains(s, "{key}") ||
+			strings.Contains(s, "{downstream_key}")
+	}
 	if has(c.Path) {
 		return true
 	}

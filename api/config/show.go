@@ -51,9 +51,11 @@ func (l *Loaded) showAll(out []Setting, v reflect.Value, path string) []Setting 
 				out = l.showAll(out, fv.Index(i), fmt.Sprintf("%s[%d]", p, i))
 			}
 		case f.typ.Kind() == reflect.Map:
-			out = append(out, Setting{Key: p, Value: formatMap(fv), Origin: l.Origin(p).String(), Reload: true})
+			out = append(out, Setting{Key: p, Value: formatMap(fv), Origin: l.Origin(p).String(),
+				Reload: true})
 		default:
-			out = append(out, Setting{Key: p, Value: formatLeaf(fv), Origin: l.Origin(p).String(), Reload: true})
+			out = append(out, Setting{Key: p, Value: formatLeaf(fv), Origin: l.Origin(p).String(),
+				Reload: true})
 		}
 	}
 	return out

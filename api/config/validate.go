@@ -68,7 +68,8 @@ func (l *loader) validate(c *Config) {
 	}
 	for i, text := range c.HTTP.TrustedProxies {
 		if _, err := ParseNetwork(text); err != nil {
-			l.wrong("http.trusted_proxies", Problem{Value: text, Text: fmt.Sprintf("(entry %d) is no network", i+1),
+			l.wrong("http.trusted_proxies", Problem{Value: text, Text: fmt.Sprintf("(entry %d) is no network",
+				i+1),
 				Allowed: "for example 10.0.0.0/8, 192.168.1.7, fd00::/8"})
 		}
 	}

@@ -9,7 +9,8 @@ import (
 
 func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "0s": 0, "1.5h": 90 * time.Minute, "500ms": 500 * time.Millisecond,
+		"30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "0s": 0, "1.5h": 90 * time.Minute,
+		"500ms":  500 * time.Millisecond,
 		"1h1m1s": time.Hour + time.Minute + time.Second,
 	} {
 		if got, err := parseDuration(text); err != nil || got != want {
@@ -17,8 +18,10 @@ func TestDurations(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "is not a duration", "10": "has no unit", "1.5": "has no unit", "d": "is not a duration", "-1d": "is not a duration",
-		"1.5d": "is not a duration", "1d-3h": "is not a duration", "99999d": "is not a duration", "1h2d": "is not a duration",
+		"": "is not a duration", "10": "has no unit", "1.5": "has no unit", "d": "is not a duration",
+		"-1d":  "is not a duration",
+		"1.5d": "is not a duration", "1d-3h": "is not a duration", "99999d": "is not a duration",
+		"1h2d":       "is not a duration",
 		"1d2562047h": "is not a duration", "1e3s": "is not a duration",
 	} {
 		if got, err := parseDuration(text); fmt.Sprint(err) != want {
@@ -26,8 +29,10 @@ func TestDurations(t *testing.T) {
 		}
 	}
 	for d, want := range map[time.Duration]string{
-		720 * time.Hour: "720h", time.Minute: "1m", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 0: "0s",
-		100 * time.Millisecond: "100ms", 10 * time.Minute: "10m", 20 * time.Hour: "20h", time.Hour + time.Second: "1h0m1s",
+		720 * time.Hour: "720h", time.Minute: "1m", 90 * time.Minute: "1h30m", 10 * time.Second: "10s",
+		0:                      "0s",
+		100 * time.Millisecond: "100ms", 10 * time.Minute: "10m", 20 * time.Hour: "20h", time.Hour +
+			time.Second: "1h0m1s",
 	} {
 		got := formatDuration(d)
 		if back, err := parseDuration(got); got != want || err != nil || back != d {
@@ -38,18 +43,21 @@ func TestDurations(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{
-		"0": 0, "1024": 1024, "1KiB": 1 << 10, "64 MiB": 64 << 20, "2GiB": 2 << 30, "10MB": 10e6, "5kB": 5e3, "7B": 7,
+		"0": 0, "1024": 1024, "1KiB": 1 << 10, "64 MiB": 64 << 20, "2GiB": 2 << 30, "10MB": 10e6, "5kB": 5e3,
+		"7B": 7,
 	} {
 		if got, err := parseBytes(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "MiB", "-1", "1.5MiB", "9999999999TiB", "99999999999999999999", "1mib", "0x10", "1_0"} {
+	for _, text := range []string{"", "MiB", "-1", "1.5MiB", "9999999999TiB", "99999999999999999999", "1mib",
+		"0x10", "1_0"} {
 		if got, err := parseBytes(text); err == nil {
 			t.Errorf("%q is %d", text, got)
 		}
 	}
-	for b, want := range map[Bytes]string{0: "0", 1: "1", 1 << 10: "1KiB", 1 << 20: "1MiB", 1<<20 + 1: "1048577", 3 << 30: "3GiB"} {
+	for b, want := range map[Bytes]string{0: "0", 1: "1", 1 << 10: "1KiB", 1 << 20: "1MiB", 1<<20 +
+		1: "1048577", 3 << 30: "3GiB"} {
 		if got := b.String(); got != want {
 			t.Errorf("%d: %s, want %s", int64(b), got, want)
 		}
@@ -62,7 +70,8 @@ func TestStatuses(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for _, text := range []string{"", "99", "100", "199", "600", "6xx", "1xx", "405-402", "20", "2000", "-200", "200-", "+20", "xx"} {
+	for _, text := range []string{"", "99", "100", "199", "600", "6xx", "1xx", "405-402", "20", "2000",
+		"-200", "200-", "+20", "xx"} {
 		if got, err := parseStatus(text); err == nil {
 			t.Errorf("%q is %v", text, got)
 		}
@@ -70,13 +79,16 @@ func TestStatuses(t *testing.T) {
 }
 
 func TestURLs(t *testing.T) {
-	for _, text := range []string{"http://h", "https://h:1/base/", "http://[::1]:9000", "http://127.0.0.1:9000/v1"} {
+	for _, text := range []string{"http://h", "https://h:1/base/", "http://[::1]:9000",
+		"http://127.0.0.1:9000/v1"} {
 		if u, err := parseURL(text); err != nil || u.String() != text {
 			t.Errorf("%s: %v, %v", text, u, err)
 		}
 	}
-	for _, text := range []string{"", "h", "//h", "http://", "http:///x", "http://h:", "http://h:0", "http://h:70000", "http://h:x",
-		"http://u@h", "http://h?x", "http://h#x", "file:///etc", "http://h/../x", "http://:80", "http://h/%zz"} {
+	for _, text := range []string{"", "h", "//h", "http://", "http:///x", "http://h:", "http://h:0",
+		"http://h:70000", "http://h:x",
+		"http://u@h", "http://h?x", "http://h#x", "file:///etc", "http://h/../x", "http://:80",
+		"http://h/%zz"} {
 		if u, err := parseURL(text); err == nil {
 			t.Errorf("%q is %v", text, u)
 		}
@@ -86,8 +98,9 @@ func TestURLs(t *testing.T) {
 func TestNearest(t *testing.T) {
 	names := []string{"listen", "data", "log", "http.max_body", "serve"}
 	for text, want := range map[string]string{
-		"lisen": "listen", "lsiten": "listen", "Data": "data", "serv": "serve", "srve": "serve", "http.max_bdoy": "http.max_body",
-		"completely": "", "": "", "xyz": "",
+		"lisen": "listen", "lsiten": "listen", "Data": "data", "serv": "serve", "srve": "serve",
+		"http.max_bdoy": "http.max_body",
+		"completely":    "", "": "", "xyz": "",
 	} {
 		if got := nearest(text, names); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -103,8 +116,10 @@ func TestPatterns(t *testing.T) {
 		pattern string
 		yes, no []string
 	}{
-		{"/charges", []string{"/charges"}, []string{"/charges/", "/charges/1", "/Charges", "/", "//charges", "/%63harges", "charges"}},
-		{"/o/{id}/pay", []string{"/o/1/pay", "/o/a%2Fb/pay"}, []string{"/o//pay", "/o/1/2/pay", "/o/pay", "/o/1/pay/"}},
+		{"/charges", []string{"/charges"}, []string{"/charges/", "/charges/1", "/Charges", "/", "//charges",
+			"/%63harges", "charges"}},
+		{"/o/{id}/pay", []string{"/o/1/pay", "/o/a%2Fb/pay"}, []string{"/o//pay", "/o/1/2/pay", "/o/pay",
+			"/o/1/pay/"}},
 		{"/p/*", []string{"/p/", "/p/1", "/p/1/2"}, []string{"/p", "/px/1", "/"}},
 		{"/*", []string{"/", "/a", "/a/b"}, []string{"", "a"}},
 		{"/", []string{"/"}, []string{"/a", ""}},
@@ -125,7 +140,8 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"", "a", "//", "/a/", "/a//b", "/a/../b", "/.", "/a b", "/a/{", "/a/{b", "/a/{b}c", "/a/*b", "/a/*/b",
+	for _, text := range []string{"", "a", "//", "/a/", "/a//b", "/a/../b", "/.", "/a b", "/a/{", "/a/{b",
+		"/a/{b}c", "/a/*b", "/a/*/b",
 		"/a?b", "/a#b", "/a%20b", "/a/{b-c}", "/a\\b", "/ü"} {
 		if _, err := ParsePattern(text); err == nil {
 			t.Errorf("%q is a pattern", text)
