@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 
 	"onced/api/app"
 	"onced/api/demo"
@@ -70,7 +71,8 @@ func demoFailure(err error) error {
 	case taken:
 		return &failure{what: "the demo could not start", why: port.Error(), try: port.Remedy(), err: err}
 	case errors.Is(err, demo.ErrProof):
-		return &failure{what: "the proof failed", why: err.Error(), code: ExitProblem, err: err}
+		why := strings.TrimPrefix(err.Error(), demo.ErrProof.Error()+": ")
+		return &failure{what: "the proof failed", why: why, code: ExitProblem, err: err}
 	}
 	return &failure{what: "the demo ended with an error", why: err.Error(), try: remedy(err), err: err}
 }

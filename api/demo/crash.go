@@ -22,10 +22,10 @@ var crashPoints = []string{afterCharge, beforeCharge, afterOutcome, beforeIntent
 
 // pointMeanings say in plain words what the crash will be like.
 var pointMeanings = map[string]string{
-	beforeIntent: "before it has written anything about the order",
-	beforeCharge: "after it has written what it is about to do; its call to the gateway is lost",
-	afterCharge:  "after the gateway has charged and before the service knows",
-	afterOutcome: "after it has written the outcome and before the shop is answered",
+	beforeIntent: "just before writing down anything about the order",
+	beforeCharge: "just after writing down what it is about to do, with its call to the gateway lost",
+	afterCharge:  "just after the gateway's charge, before learning of it",
+	afterOutcome: "just after writing down the outcome, before answering the shop",
 }
 
 // childPoints are the points in the child.
@@ -126,5 +126,5 @@ func (c *crasher) meaning(point string) string {
 	if point == "" {
 		return "The service is left alone."
 	}
-	return fmt.Sprintf("The service will be killed once, %s, and started again.", pointMeanings[point])
+	return fmt.Sprintf("The service will be killed once, %s; then it is started again.", pointMeanings[point])
 }

@@ -12,9 +12,9 @@ import (
 // How often what was left behind is taken up, and from which age on a callback
 // counts as missing.
 const (
-	resumeEvery    = time.Second
-	reconcileEvery = 500 * time.Millisecond
-	missingAfter   = 3 * time.Second
+	resumeEvery    = 500 * time.Millisecond
+	reconcileEvery = 300 * time.Millisecond
+	missingAfter   = 2 * time.Second
 )
 
 // resume pursues orders that were left: by a client that went away, or by a

@@ -22,7 +22,7 @@ func report(c Config, p Proof, took time.Duration) error {
 		if wrong {
 			mark = "WRONG"
 		}
-		_, _ = fmt.Fprintf(w, "%s\t%v\t%s\n", name, value, mark)
+		_, _ = fmt.Fprintln(w, strings.TrimSuffix(fmt.Sprintf("%s\t%v\t%s", name, value, mark), "\t"))
 	}
 	who := "through onced"
 	if !p.Protected {
@@ -41,8 +41,12 @@ func report(c Config, p Proof, took time.Duration) error {
 	row("open unknowns", p.Unknowns, p.Unknowns > 0)
 	row("callbacks sent", p.CallbacksSent, false)
 	row("callbacks not delivered", p.Undelivered, false)
-	row("callbacks seen twice by the shop", p.CallbacksAgain, false)
-	row("service killed", killsText(p.Kills), false)
+	row("callbacks repeated to the shop, ignored", p.CallbacksAgain, false)
+	killed := "service killed"
+	if !p.Protected {
+		killed = "calls cut off"
+	}
+	row(killed, killsText(p.Kills), false)
 	row("took", took.Round(100*time.Millisecond), false)
 	verdict := "the proof FAILED"
 	if p.verdict(c.Orders) == nil {

@@ -211,6 +211,6 @@ func tail(name string) string {
 	if err != nil {
 		return ""
 	}
-	text = text[max(0, len(text)-2000):]
+	text = text[max(0, len(text)-600):]
 	return fmt.Sprintf("%s ends with:\n%s", filepath.Base(name), strings.TrimSpace(string(text)))
 }

@@ -23,7 +23,7 @@ const (
 // How long a checkout waits before it says that the order is pending.
 const (
 	outcomeWait  = 8 * time.Second // for the outcome of the charge
-	callbackWait = 2 * time.Second // for the callback after it
+	callbackWait = time.Second     // for the callback after it
 )
 
 // errFull and errReset are answers to a checkout.

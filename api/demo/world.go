@@ -135,6 +135,9 @@ func (w *world) startService(client *http.Client, gatewayAddr, shopAddr string) 
 		return err
 	}
 	command := append(append([]string{}, w.config.Service...), file)
+	if err := os.WriteFile(filepath.Join(w.config.Data, logFile), nil, 0o600); err != nil {
+		return err // each start of the demo begins its log anew
+	}
 	s := newService(command, w.config.Environ, filepath.Join(w.config.Data, logFile))
 	s.greet = w.crash.greeting
 	s.at = func(point string) {
@@ -169,8 +172,6 @@ data: %s
 log:
   level: warn
   format: text
-proxy:
-  listen: 127.0.0.1:0
 routes:
   - name: charges
     path: %s
@@ -205,7 +206,7 @@ routes:
 // tellKilled tells the story of a kill to every order that was under way.
 func (w *world) tellKilled(point string) {
 	for _, id := range w.shop.inFlight() {
-		w.stories.tell(id, "The service was killed "+pointMeanings[point]+", and started again.")
+		w.stories.tell(id, "The service was killed "+pointMeanings[point]+". It was started again.")
 	}
 }
 
