@@ -74,8 +74,9 @@ func (c *call[A, R]) act(ctx context.Context, d claim.Decision) (Result[R], erro
 		return c.res, &MismatchError{Operation: c.name, Key: id.Key}
 	case claim.InDoubt:
 		return c.res, c.unknown(d.Record, nil, soon)
+	default:
+		return c.res, fmt.Errorf("saga: %s %q: the claim answered %v", c.name, id.Key, d.Kind)
 	}
-	return c.res, fmt.Errorf("saga: %s %q: the claim answered %v", c.name, id.Key, d.Kind)
 }
 
 // unknown is the answer for a claim that stays unknown.
@@ -158,12 +159,13 @@ func (c *call[A, R]) store(ctx context.Context, v R, err error) (Result[R], erro
 			return c.res, c.unknown(d.Record, err, max(markOf(err).after, soon))
 		}
 		return c.res, &NotDoneError{Err: err, RetryAfter: markOf(err).after}
+	default:
+		d, saveErr := c.save(ctx, c.recordUnknown(reasonOf(err)))
+		if saveErr != nil {
+			return c.res, c.notSaved(errors.Join(err, saveErr), reasonOf(err))
+		}
+		return c.res, c.unknown(d.Record, err, soon)
 	}
-	d, saveErr := c.save(ctx, c.recordUnknown(reasonOf(err)))
-	if saveErr != nil {
-		return c.res, c.notSaved(errors.Join(err, saveErr), reasonOf(err))
-	}
-	return c.res, c.unknown(d.Record, err, soon)
 }
 
 // reasonOf describes an error for operators. It leaves the text out, which may

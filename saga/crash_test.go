@@ -201,7 +201,8 @@ func TestCrashEnumeration(t *testing.T) {
 			points, plans = points+len(reached), plans+len(all)
 			t.Logf("%s, %s: %d points, %d plans: %v", way.name, c.name, len(reached), len(all), reached)
 			for _, plan := range all {
-				t.Run(fmt.Sprintf("%s/%s/%s", way.name, c.name, plan), func(t *testing.T) { fresh(t).run(plan) })
+				name := fmt.Sprintf("%s/%s/%s", way.name, c.name, plan)
+				t.Run(name, func(t *testing.T) { fresh(t).run(plan) })
 			}
 		}
 	}

@@ -71,8 +71,7 @@ func (e *NotDoneError) Error() string { return e.Err.Error() }
 // Unwrap returns Err, or nil when that would show the answer about another key
 // as one about this.
 func (e *NotDoneError) Unwrap() error {
-	var other answer
-	if errors.As(e.Err, &other) {
+	if _, other := errors.AsType[answer](e.Err); other {
 		return nil
 	}
 	return e.Err

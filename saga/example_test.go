@@ -26,7 +26,7 @@ type Receipt struct {
 
 // pay and lookUp stand for calls of a gateway.
 func pay(ctx context.Context, o Order) (Receipt, error) {
-	fmt.Println("charging", o.ID, "with a key of", len(saga.DownstreamKey(ctx)), "characters")
+	fmt.Fprintln(os.Stdout, "charging", o.ID, "with a key of", len(saga.DownstreamKey(ctx)), "characters")
 	return Receipt{Charge: "ch_" + o.ID}, nil
 }
 
@@ -152,8 +152,8 @@ func ExampleOperation_ResultOf() {
 	id := op.ID(Order{ID: "order-1"})
 	result, err := op.ResultOf(Receipt{Charge: "ch_found"})
 	check(err)
-	_, err = claims.Resolve(ctx, claim.Resolution{ID: id, Version: 1, Verdict: claim.VerdictDone, Result: result,
-		Actor: "ada", Reason: "seen in the gateway's dashboard"})
+	_, err = claims.Resolve(ctx, claim.Resolution{ID: id, Version: 1, Verdict: claim.VerdictDone,
+		Result: result, Actor: "ada", Reason: "seen in the gateway's dashboard"})
 	fmt.Println(err != nil) // nothing is unknown here
 	// Output: true
 }

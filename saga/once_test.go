@@ -212,7 +212,9 @@ func TestRulesSeeDamage(t *testing.T) {
 			return w.Put(onceExpiryTable, onceExpiryKey(7, claim.ID{Scope: "credits", Key: "d1"}), nil)
 		},
 		"bad expiry": func(w kv.Writer) error { return w.Put(onceExpiryTable, []byte("x"), nil) },
-		"bad key":    func(w kv.Writer) error { return onceTable.Put(w, kv.Key("x"), onceRow{Result: []byte("1")}) },
+		"bad key": func(w kv.Writer) error {
+			return onceTable.Put(w, kv.Key("x"), onceRow{Result: []byte("1")})
+		},
 		"no result": func(w kv.Writer) error {
 			return onceTable.Put(w, onceKey(claim.ID{Scope: "s", Key: "k"}), onceRow{})
 		},

@@ -76,7 +76,8 @@ func race[T any](n int, f func() T) []T {
 func TestIK03_AllGetTheSameRefusal(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(r *rig) {
-		declined := &RefusedError{Code: "card_declined", Message: "no funds", Detail: json.RawMessage(`{"n":1}`)}
+		declined := &RefusedError{Code: "card_declined", Message: "no funds",
+			Detail: json.RawMessage(`{"n":1}`)}
 		r.gate.set(fail(Refused(declined)), nil)
 		o := r.charge(Wait(time.Minute))
 		got := race(100, func() string {
@@ -136,15 +137,14 @@ func TestIK04_OtherArgumentsAreRefused(t *testing.T) {
 	<-entered
 	other := theOrder
 	other.Cents++
-	for range 2 { // while the first runs, and after
+	for _, running := range []bool{true, false} {
 		_, err := o.Do(r.Context(), other)
 		var e *MismatchError
 		if !errors.As(err, &e) || !errors.Is(err, ErrMismatch) || e.Key != theOrder.ID {
 			t.Fatalf("got %v", err)
 		}
-		if release != nil {
+		if running {
 			close(release)
-			release = nil
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +310,9 @@ func TestIK10_TimeoutAfterTheCharge(t *testing.T) {
 			g.honoursKeys = true
 			return []Option{Repeatable(time.Hour)}
 		}, false},
-		{"both", func(g *gateway) []Option { return []Option{Check(g.lookUp), Repeatable(time.Hour)} }, false},
+		{"both", func(g *gateway) []Option {
+			return []Option{Check(g.lookUp), Repeatable(time.Hour)}
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
@@ -843,7 +845,8 @@ func TestResultTypes(t *testing.T) {
 	if v != "application/json 41" || err != nil {
 		t.Errorf("got %q, %v", v, err)
 	}
-	if v, err := Idempotent(r.book, "op", v1, key, ResultType("n"))(t.Context(), "new"); v != 41 || err != nil {
+	v3 := Idempotent(r.book, "op", v1, key, ResultType("n"))
+	if v, err := v3(t.Context(), "new"); v != 41 || err != nil {
 		t.Error(v, err)
 	}
 	if _, err := Idempotent(r.book, "op", v1, key)(t.Context(), "new"); !errors.Is(err, ErrNoResult) {
@@ -894,7 +897,9 @@ func TestConfigErrors(t *testing.T) {
 		{"ResultType", []Option{key, ResultType("")}},
 		{"ResultType", []Option{key, ResultType("a\nb")}},
 		{"ResultType", []Option{key, ResultType(strings.Repeat("x", 256))}},
-		{"Check", []Option{key, Check(func(context.Context, string, Doubt) (string, bool, error) { panic(0) })}},
+		{"Check", []Option{key, Check(func(context.Context, string, Doubt) (r string, ok bool, err error) {
+			panic(0)
+		})}},
 		{"Principal", []Option{key, Principal(orderID)}},
 	} {
 		f := Idempotent(r.book, "op", func(context.Context, string) (int, error) { panic("ran") }, c.opts...)

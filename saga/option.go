@@ -167,7 +167,8 @@ func (s *settings) problem() (field, problem string) {
 	case s.resultType == "" || s.resultType == typeRefusal || s.resultType == typeUnencodable:
 		return "ResultType", fmt.Sprintf("must not be %q", s.resultType)
 	case len(s.resultType) > claim.MaxResultType:
-		return "ResultType", fmt.Sprintf("has %d bytes, the limit is %d", len(s.resultType), claim.MaxResultType)
+		return "ResultType", fmt.Sprintf("has %d bytes, the limit is %d",
+			len(s.resultType), claim.MaxResultType)
 	case strings.ContainsFunc(s.resultType, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "ResultType", "must be printable text"
 	}

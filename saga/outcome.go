@@ -93,8 +93,7 @@ func (m *mark) Unwrap() error { return m.err }
 
 // refusal is the refusal to store, as everybody will see it.
 func (m *mark) refusal(err error) *RefusedError {
-	var r *RefusedError
-	if errors.As(m.err, &r) {
+	if r, ok := errors.AsType[*RefusedError](m.err); ok {
 		return &RefusedError{Code: r.Code, Message: r.Message, Detail: r.Detail, Answer: r.Answer}
 	}
 	return &RefusedError{Message: err.Error()}

@@ -224,7 +224,7 @@ func TestIK09_SIGKILLAndNoWayToFindOut(t *testing.T) {
 			t.Errorf("the calls ended with %v", ends)
 		}
 		for end, n := range ends {
-			if !strings.HasPrefix(end, "error ") || !strings.Contains(end, "a person must find out") || n != 100 {
+			if !strings.HasPrefix(end, "error ") || !strings.Contains(end, "a person must find") || n != 100 {
 				t.Errorf("%d times %s", n, end)
 			}
 		}

@@ -94,10 +94,10 @@ func (s *schedule) pay(ctx context.Context, p process, o order) (receipt, error)
 	}
 	booked := make(chan receipt, 1)
 	err := p.fault.Call("send", func() error {
-		switch {
-		case fate == 1:
+		switch fate {
+		case 1:
 			return Refused(errors.New("no funds"))
-		case fate == 2: // lost on its way
+		case 2: // lost on its way
 		default:
 			late := time.Duration(s.n(int(settling)))
 			if fate > 5 {

@@ -152,6 +152,7 @@ func (s *shape) problem(t reflect.Type) string {
 		return s.problem(t.Elem())
 	case reflect.Struct:
 		return s.fields(t)
+	default: // numbers and text
 	}
 	return ""
 }

@@ -250,7 +250,7 @@ func (r *rig) wantErr(o *Operation[order, receipt], class error) error {
 		r.Fatalf("want %v, got %+v, %v", class, res, err)
 	}
 	for _, other := range []error{ErrRefused, ErrNotDone, ErrInFlight, ErrMismatch, ErrUnknown, ErrNoResult} {
-		if other != class && errors.Is(err, other) {
+		if !errors.Is(other, class) && errors.Is(err, other) {
 			r.Fatalf("%v is also %v", err, other)
 		}
 	}

@@ -105,6 +105,7 @@ func (c *call[A, R]) found(ctx context.Context, l looked[R]) (Result[R], error) 
 	case claim.Finished:
 		c.res.LookedUp = true
 		return c.firstAnswer(d.Record, l.value)
+	default: // it is unknown
 	}
 	e := c.unknown(d.Record, l.err, max(l.after, d.RetryAfter, soon))
 	if c.check == nil { // nothing but the repeat, and that is over

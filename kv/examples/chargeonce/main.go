@@ -21,6 +21,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,7 +42,7 @@ func main() {
 	if *path != "" {
 		err = shop(ctx, *path)
 	} else {
-		err = gateway(ctx, os.Stdout)
+		err = gateway(ctx, log.New(os.Stdout, "", 0))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chargeonce:", err)
@@ -49,11 +50,11 @@ func main() {
 	}
 }
 
-// Order is what is charged, and Receipt what comes of it.
-type (
-	Order   struct{ ID string }
-	Receipt struct{ Charge string }
-)
+// Order is what is charged.
+type Order struct{ ID string }
+
+// Receipt is what comes of it.
+type Receipt struct{ Charge string }
 
 // shop is what a shop writes. 100 calls stand for impatient customers, retrying
 // clients and redelivered webhooks.
@@ -62,7 +63,6 @@ func shop(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
 	claims, err := claim.New(ctx, store, claim.Config{})
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func shop(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	return nil
+	return store.Close()
 }
 
 // wire is the shop's connection to the gateway.
@@ -132,7 +132,7 @@ type ledger struct {
 	answers map[string]int
 }
 
-func gateway(ctx context.Context, out io.Writer) error {
+func gateway(ctx context.Context, out *log.Logger) error {
 	dir, err := os.MkdirTemp("", "chargeonce")
 	if err != nil {
 		return err
@@ -141,22 +141,22 @@ func gateway(ctx context.Context, out io.Writer) error {
 	path := filepath.Join(dir, "shop.db")
 	l := &ledger{answers: map[string]int{}}
 
-	fmt.Fprintln(out, "100 calls race to charge order-1.")
+	out.Println("100 calls race to charge order-1.")
 	if err := l.serve(ctx, path); err == nil {
 		return errors.New("the shop was not killed")
 	}
-	fmt.Fprintf(out, "The gateway has charged %d time. The shop was killed before it heard of it.\n",
+	out.Printf("The gateway has charged %d time. The shop was killed before it heard of it.",
 		len(l.charges))
-	fmt.Fprintln(out, "The shop starts again, and 100 calls race to charge order-1.")
+	out.Println("The shop starts again, and 100 calls race to charge order-1.")
 	if err := l.serve(ctx, path); err != nil {
 		return err
 	}
 	for answer, n := range l.answers {
-		fmt.Fprintf(out, "%d calls got %s\n", n, answer)
+		out.Printf("%d calls got %s", n, answer)
 	}
-	fmt.Fprintf(out, "The gateway's ledger: %d charge.\n", len(l.charges))
+	out.Printf("The gateway's ledger: %d charge.", len(l.charges))
 	if len(l.charges) != 1 || len(l.answers) != 1 {
-		return fmt.Errorf("that is not once: %d charges, %d different answers", len(l.charges), len(l.answers))
+		return fmt.Errorf("that is not once: %d charges, %d answers", len(l.charges), len(l.answers))
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (l *ledger) serve(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self, "-shop", path)
+	cmd := exec.CommandContext(ctx, self, "-shop", path) //nolint:gosec // it starts itself
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 func TestChargeOnce(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "chargeonce")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), program)

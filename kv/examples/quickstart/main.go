@@ -11,8 +11,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"path/filepath"
 
@@ -44,8 +46,17 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
 	s := shop{store: store, orders: kv.NewTable[order]("shop.order", 1), events: feed.New(feed.Config{})}
+	return errors.Join(s.trade(ctx, log.New(out, "", 0)), store.Close())
+}
+
+type shop struct {
+	store  kv.Store
+	orders kv.Table[order]
+	events *feed.Feed
+}
+
+func (s *shop) trade(ctx context.Context, out *log.Logger) error {
 	for _, id := range []string{"order-1", "order-2", "order-3"} {
 		if err := s.place(ctx, id); err != nil {
 			return err
@@ -54,16 +65,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := s.listOrders(ctx, out); err != nil {
 		return err
 	}
-	if err := s.readFeed(ctx, out); err != nil {
-		return err
-	}
-	return store.Close()
-}
-
-type shop struct {
-	store  kv.Store
-	orders kv.Table[order]
-	events *feed.Feed
+	return s.readFeed(ctx, out)
 }
 
 // place writes an order and the event that tells of it: both, or none.
@@ -85,7 +87,7 @@ func (s *shop) place(ctx context.Context, id string) error {
 
 // listOrders scans the table in one consistent snapshot. A closure only collects;
 // what is done with the rows comes after it.
-func (s *shop) listOrders(ctx context.Context, out io.Writer) error {
+func (s *shop) listOrders(ctx context.Context, out *log.Logger) error {
 	var lines []string
 	err := s.store.View(ctx, func(rd kv.Reader) error {
 		lines = lines[:0]
@@ -93,23 +95,23 @@ func (s *shop) listOrders(ctx context.Context, out io.Writer) error {
 			if err != nil {
 				return err
 			}
-			id := kv.DecodeKey(row.Key).String()
-			lines = append(lines, fmt.Sprintf("row   %s: %s, %d cents", id, row.Value.Customer, row.Value.Cents))
+			id, o := kv.DecodeKey(row.Key).String(), row.Value
+			lines = append(lines, fmt.Sprintf("row   %s: %s, %d cents", id, o.Customer, o.Cents))
 		}
 		return nil
 	})
 	for _, l := range lines {
-		fmt.Fprintln(out, l)
+		out.Println(l)
 	}
 	return err
 }
 
 // readFeed reads the log from its oldest entry. A real consumer stores the cursor
 // together with what it does about the events.
-func (s *shop) readFeed(ctx context.Context, out io.Writer) error {
+func (s *shop) readFeed(ctx context.Context, out *log.Logger) error {
 	page, err := s.events.Read(ctx, s.store, "", 0)
 	for _, e := range page.Events {
-		fmt.Fprintf(out, "event %d: %s %s\n", e.Seq, e.Type, e.Subject)
+		out.Printf("event %d: %s %s", e.Seq, e.Type, e.Subject)
 	}
 	return err
 }
