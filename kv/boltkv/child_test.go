@@ -136,7 +136,8 @@ func childWrite(path string) error {
 		wg.Go(func() {
 			for n := 0; ; n++ {
 				id := fmt.Sprintf("%d.%d.%d", s.Epoch(), g, n)
-				if err := s.Update(context.Background(), func(w kv.Writer) error { return stormTx(w, id) }); err != nil {
+				err := s.Update(context.Background(), func(w kv.Writer) error { return stormTx(w, id) })
+				if err != nil {
 					say("child failed: %v", err)
 					return
 				}

@@ -24,6 +24,9 @@ var linuxChildren = map[string]func(path string) error{
 	"read-only":            childReadOnly,
 	"idle":                 childIdle,
 	"little address space": childLittleAddressSpace,
+	"open":                 childOpen,
+	"keep listed":          func(path string) error { return childLeave(path, true) },
+	"unlist":               func(path string) error { return childLeave(path, false) },
 }
 
 // Processes are killed at random moments while they write, again and again on
@@ -157,8 +160,8 @@ func TestXS08_NoWriteIsAcknowledgedAfterAnIOError(t *testing.T) {
 // failAt reports whether it was a commit, and not the opening, that failed.
 func failAt(t *testing.T, call, when string) (commit bool) {
 	path := filepath.Join(t.TempDir(), "s.db")
-	c := startChild(t, "until error", path, "strace", "-f", "--seccomp-bpf", "-qq", "-o", path+".trace", "-e", "trace="+call,
-		"-e", "inject="+call+":error=EIO:when="+when)
+	c := startChild(t, "until error", path, "strace", "-f", "--seccomp-bpf", "-qq", "-o", path+".trace",
+		"-e", "trace="+call, "-e", "inject="+call+":error=EIO:when="+when)
 	lines := c.rest()
 	for _, l := range lines {
 		if strings.HasPrefix(l, "wrong: ") {
@@ -335,7 +338,7 @@ func childIdle(path string) error {
 		return err
 	}
 	say("idle")
-	time.Sleep(500 * time.Millisecond)
+	<-time.After(500 * time.Millisecond) // there is no event: nothing is to happen
 	say("busy")
 	return errors.Join(small(s, 1), s.Close())
 }

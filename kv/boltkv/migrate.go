@@ -39,7 +39,8 @@ func migrate(db *bolt.DB, version uint64, o Options) error {
 			return putUint(tx.Bucket(metaBucket), keySchema, version+1)
 		})
 		if err != nil {
-			return fmt.Errorf("migrate from schema %d (the file before it is in %s): %w", version, backup, err)
+			return fmt.Errorf("migrate from schema %d (the file before it is in %s): %w",
+				version, backup, err)
 		}
 	}
 	if o.Logger != nil {
@@ -77,7 +78,8 @@ func readSchema(db *bolt.DB) (version uint64, err error) {
 		b := tx.Bucket(metaBucket)
 		if b == nil {
 			if name, _ := tx.Cursor().First(); name != nil {
-				return fmt.Errorf("%w: it is a bbolt file of another program; name another file", kv.ErrForeign)
+				return fmt.Errorf("%w: it is a bbolt file of another program; name another file",
+					kv.ErrForeign)
 			}
 			return nil
 		}

@@ -73,7 +73,8 @@ func openFile(ctx context.Context, path string, o Options) (f *opened, err error
 	var size int64
 	if info, err := os.Stat(path); err == nil {
 		if size = info.Size(); info.IsDir() {
-			return nil, fmt.Errorf("boltkv: open %s: %w: it is a folder; name a file in it", path, kv.ErrForeign)
+			return nil, fmt.Errorf("boltkv: open %s: %w: it is a folder; name a file in it",
+				path, kv.ErrForeign)
 		}
 	}
 	for headroom := mapHeadroom(size); ; headroom /= 4 {

@@ -22,7 +22,9 @@ const testTable kv.TableID = "test.rows"
 
 func put(t testing.TB, s kv.Store, key, value string) {
 	t.Helper()
-	err := s.Update(context.Background(), func(w kv.Writer) error { return w.Put(testTable, []byte(key), []byte(value)) })
+	err := s.Update(context.Background(), func(w kv.Writer) error {
+		return w.Put(testTable, []byte(key), []byte(value))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,17 +162,19 @@ func TestForeignFilesAreRefusedAndLeftAsTheyWere(t *testing.T) {
 			}
 		}
 	}
+	const magic = "\xed\xda\x0c\xed\x02\x00\x00\x00"
 	other := func(tx *bolt.Tx) error { _, err := tx.CreateBucket([]byte("theirs")); return err }
 	for name, c := range map[string]struct {
 		make func(t *testing.T, path string)
 		want error
 		says string
 	}{
-		"text":         {write([]byte("orders:\n- 1\n")), kv.ErrForeign, "name another file"},
-		"long text":    {write(bytes.Repeat([]byte("orders "), 9000)), kv.ErrForeign, "name another file"},
-		"zeroes":       {write(make([]byte, 1<<20)), kv.ErrForeign, "name another file"},
-		"folder":       {func(t *testing.T, p string) { _ = os.Mkdir(p, 0o700) }, kv.ErrForeign, "folder"},
-		"damaged meta": {write(append(make([]byte, 16), "\xed\xda\x0c\xed\x02\x00\x00\x00"+strings.Repeat("x", 200)...)), kv.ErrCorrupt, "backup"},
+		"text":      {write([]byte("orders:\n- 1\n")), kv.ErrForeign, "name another file"},
+		"long text": {write(bytes.Repeat([]byte("orders "), 9000)), kv.ErrForeign, "name another file"},
+		"zeroes":    {write(make([]byte, 1<<20)), kv.ErrForeign, "name another file"},
+		"folder":    {func(t *testing.T, p string) { _ = os.Mkdir(p, 0o700) }, kv.ErrForeign, "folder"},
+		"damaged meta": {write(append(make([]byte, 16), magic+strings.Repeat("x", 200)...)),
+			kv.ErrCorrupt, "backup"},
 		"another program's bbolt file": {func(t *testing.T, p string) { boltFile(t, p, nil, other) },
 			kv.ErrForeign, "bbolt file of another program"},
 		"another program's without a free list": {func(t *testing.T, p string) {
@@ -215,7 +219,10 @@ func TestDamagedFilesAreRefusedAndLeftAsTheyWere(t *testing.T) {
 		"cut to three pages":    {func(b []byte) []byte { return b[:3*pageSize] }, kv.ErrCorrupt},
 		"cut in the middle":     {func(b []byte) []byte { return b[:m.pages/2*pageSize] }, kv.ErrCorrupt},
 		"one page short":        {func(b []byte) []byte { return b[:(m.pages-1)*pageSize] }, kv.ErrCorrupt},
-		"both metas damaged":    {func(b []byte) []byte { b[50], b[pageSize+50] = 0xaa, 0xaa; return b }, kv.ErrCorrupt},
+		"both metas damaged": {func(b []byte) []byte {
+			b[50], b[pageSize+50] = 0xaa, 0xaa
+			return b
+		}, kv.ErrCorrupt},
 		"the free list damaged": {func(b []byte) []byte {
 			clear(b[m.list*pageSize:][:pageSize])
 			return b
@@ -305,7 +312,8 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	s := openTest(t, Options{schema: schemaVersion + 1})
 	put(t, s, "a", "1")
 	closeStore(t, s)
-	wantRefused(t, s.Path(), kv.ErrNewer, fmt.Sprintf("schema %d, known up to %d", schemaVersion+1, schemaVersion))
+	wantRefused(t, s.Path(), kv.ErrNewer,
+		fmt.Sprintf("schema %d, known up to %d", schemaVersion+1, schemaVersion))
 }
 
 // appendStep is a migration that notes itself in a row.
@@ -331,7 +339,9 @@ func TestMigrationRunsTheStepsInOrderAfterASnapshot(t *testing.T) {
 	path := s.Path()
 	put(t, s, "steps", "")
 	closeStore(t, s)
-	o := Options{schema: 4, migrations: map[uint64]migration{1: appendStep("1"), 2: appendStep("2"), 3: appendStep("3")}}
+	o := Options{schema: 4, migrations: map[uint64]migration{
+		1: appendStep("1"), 2: appendStep("2"), 3: appendStep("3"),
+	}}
 	s = openAt(t, path, o)
 	wantRow(t, s, "steps", "123")
 	closeStore(t, s)
@@ -387,7 +397,8 @@ func TestMigrationNeedsItsSnapshotAndAllSteps(t *testing.T) {
 	closeStore(t, s)
 	before, _ := os.ReadFile(s.Path())
 	o := Options{schema: 3, migrations: map[uint64]migration{1: appendStep("1")}}
-	if _, err := Open(t.Context(), s.Path(), &o); err == nil || !strings.Contains(err.Error(), "no migration from schema 2") {
+	_, err := Open(t.Context(), s.Path(), &o)
+	if err == nil || !strings.Contains(err.Error(), "no migration from schema 2") {
 		t.Errorf("error %v, want the missing step", err)
 	}
 	o.migrations[2] = appendStep("2")
@@ -396,7 +407,8 @@ func TestMigrationNeedsItsSnapshotAndAllSteps(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(part, "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), s.Path(), &o); err == nil || !strings.Contains(err.Error(), "snapshot before migration") {
+	_, err = Open(t.Context(), s.Path(), &o)
+	if err == nil || !strings.Contains(err.Error(), "snapshot before migration") {
 		t.Errorf("error %v, want the snapshot's", err)
 	}
 	if after, _ := os.ReadFile(s.Path()); !bytes.Equal(after, before) {

@@ -60,7 +60,8 @@ func (g *spaceGauge) measure() error {
 		return nil
 	}
 	if free < uint64(g.min) {
-		return fmt.Errorf("%w (%d MiB free in %s, the mark is %d MiB)", kv.ErrNoSpace, free>>20, dir, g.min>>20)
+		return fmt.Errorf("%w (%d MiB free in %s, the mark is %d MiB)",
+			kv.ErrNoSpace, free>>20, dir, g.min>>20)
 	}
 	if g.max == 0 {
 		return nil

@@ -73,6 +73,7 @@ type Snapshot interface {
 // Cursor yields rows in order. Key and value are valid until Next is called
 // again or the snapshot is closed.
 type Cursor interface {
+	// Next returns the next row; ok is false after the last.
 	Next() (key, value []byte, ok bool)
 }
 

@@ -64,7 +64,8 @@ func TestXS08_AfterAFailedCommit(t *testing.T) {
 }
 
 func failedCommit(t *testing.T, publish bool) {
-	f := start(t, &disk{gate: make(chan error), publish: publish}, group.Options{}, "a", "1", "b", "2", "d", "4", "e", "5")
+	d := &disk{gate: make(chan error), publish: publish}
+	f := start(t, d, group.Options{}, "a", "1", "b", "2", "d", "4", "e", "5")
 	if err := f.Healthy(); err != nil {
 		t.Errorf("Healthy before: %v", err)
 	}
@@ -188,7 +189,8 @@ func TestPanicAndGoexitLeaveNoTrace(t *testing.T) {
 		f := gated(t, group.Options{}, "a", "old")
 		first := f.put("first", "")
 		boom := f.update(func(w kv.Writer) error {
-			return errors.Join(w.Put(rows, []byte("a"), []byte("bad")), w.Put(rows, []byte("p"), nil), panicking())
+			return errors.Join(w.Put(rows, []byte("a"), []byte("bad")),
+				w.Put(rows, []byte("p"), nil), panicking())
 		})
 		exit := f.update(func(w kv.Writer) error {
 			_ = w.Delete(rows, []byte("a"))
@@ -221,7 +223,9 @@ func panicking() error { panic("boom") }
 // the group before has ended; its leader must not wait for that turn. This
 // once stood still for ever.
 func TestFullGroupsMoveOn(t *testing.T) {
-	for _, opt := range []group.Options{{MaxCalls: 1}, {MaxCalls: 2}, {MaxBytes: 1}, {MaxCalls: 3, Rerun: true}} {
+	for _, opt := range []group.Options{
+		{MaxCalls: 1}, {MaxCalls: 2}, {MaxBytes: 1}, {MaxCalls: 3, Rerun: true},
+	} {
 		t.Run(fmt.Sprintf("%d calls %d bytes", opt.MaxCalls, opt.MaxBytes), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				most := 0
@@ -351,7 +355,8 @@ func TestCancelledCallersLoseNothing(t *testing.T) {
 			wg.Go(func() {
 				random := rand.New(rand.NewPCG(uint64(i), 1))
 				for j := range 40 {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(8000))*time.Microsecond)
+					patience := time.Duration(random.IntN(8000)) * time.Microsecond
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					err := f.Update(ctx, func(w kv.Writer) error {
 						return w.Put(rows, fmt.Appendf(nil, "%d-%d", i, j), nil)
 					})
@@ -366,7 +371,8 @@ func TestCancelledCallersLoseNothing(t *testing.T) {
 		}
 		wg.Wait()
 		if n := int64(len(f.disk.state.rows)); n != wrote.Load() || n == 0 || n == 50*40 {
-			t.Errorf("%d rows of %d acknowledged writes; some of %d should have been cancelled", n, wrote.Load(), 50*40)
+			t.Errorf("%d rows of %d acknowledged writes; some of %d should have been cancelled",
+				n, wrote.Load(), 50*40)
 		}
 		f.close()
 	})
@@ -437,7 +443,8 @@ func TestCloseOfAnIdleStoreAndOfOneWithAGroupUnderWay(t *testing.T) {
 func TestCloseUnderLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for round := range 20 {
-			f := start(t, &disk{during: func() { time.Sleep(time.Millisecond) }}, group.Options{MaxCalls: 1 + round%4})
+			d := &disk{during: func() { time.Sleep(time.Millisecond) }}
+			f := start(t, d, group.Options{MaxCalls: 1 + round%4})
 			var wg sync.WaitGroup
 			var wrote atomic.Int64
 			for i := range 20 {
