@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"onced/api/config"
+	"onced/api/metrics"
+	"onced/api/trace"
 	"onced/kv"
 	"onced/kv/boltkv"
 )
@@ -78,6 +80,8 @@ type App struct {
 	store   *boltkv.Store
 	parts   *parts
 	health  *health
+	metrics *metrics.Metrics
+	tracer  *trace.Tracer // nil means that there are no spans
 	servers []*server
 	group   group
 
@@ -107,9 +111,14 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 			_ = a.Close()
 		}
 	}()
-	if a.store, err = openStore(ctx, o); err != nil {
+	a.metrics = newMetrics(o)
+	if a.tracer, err = newTracer(o); err != nil {
 		return nil, err
 	}
+	if a.store, err = openStore(ctx, o, a.onCommit); err != nil {
+		return nil, err
+	}
+	a.watchStore()
 	a.health = &health{store: a.store}
 	if a.parts, err = newParts(ctx, a); err != nil {
 		return nil, err
@@ -128,10 +137,10 @@ func (a *App) listen(ctx context.Context) error {
 		name, addr, key string
 		handler         http.Handler
 	}{
-		{"metrics", c.Metrics.Listen, "metrics.listen", a.parts.metrics},
+		{"metrics", c.Metrics.Listen, "metrics.listen", metricsServer(a.parts.metrics)},
 		{"api", c.Listen, "listen", a.parts.api},
 	} {
-		if s.addr == "" || s.handler == nil {
+		if s.addr == "" {
 			continue
 		}
 		l, err := a.o.Listen(ctx, s.addr)
@@ -195,6 +204,7 @@ func (a *App) Run(ctx context.Context) error {
 func (a *App) Close() error {
 	a.closeOnce.Do(func() {
 		a.cut()
+		a.flush()
 		for _, s := range a.servers {
 			_ = s.listener.Close() // Serve has closed it, when it ran
 		}

@@ -204,7 +204,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 		!strings.Contains(err.Error(), "listen") {
 		t.Fatalf("got %v", err)
 	}
-	o.Loaded.Config.Listen = "127.0.0.1:0"
+	o.Loaded.Config.Listen, o.Loaded.Config.Metrics.Listen = "127.0.0.1:0", ""
 	a, err := New(t.Context(), o) // the store was let go
 	if err != nil {
 		t.Fatal(err)

@@ -7,17 +7,18 @@ import (
 	"onced/api/auth"
 	"onced/kv/boltkv"
 	"onced/kv/feed"
+	kvgroup "onced/kv/group"
 )
 
-// openStore opens the store of a configuration.
-func openStore(ctx context.Context, o Options) (*boltkv.Store, error) {
+// openStore opens the store of a configuration. The observer may be nil.
+func openStore(ctx context.Context, o Options, observer func(kvgroup.Commit)) (*boltkv.Store, error) {
 	c := o.Loaded.Config
 	minFree := int64(c.Store.MinFree)
 	if minFree == 0 {
 		minFree = -1 // no mark
 	}
 	return boltkv.Open(ctx, filepath.Join(c.Data, storeFile),
-		&boltkv.Options{Clock: o.Clock, MinFree: minFree, Logger: o.Logger})
+		&boltkv.Options{Clock: o.Clock, MinFree: minFree, Logger: o.Logger, Observer: observer})
 }
 
 // Offline works on the tokens of a store that no process holds, for whoever has
@@ -25,7 +26,7 @@ func openStore(ctx context.Context, o Options) (*boltkv.Store, error) {
 // error is returned.
 func Offline(ctx context.Context, o Options, fn func(*auth.Service) error) (err error) {
 	o = o.withDefaults()
-	store, err := openStore(ctx, o)
+	store, err := openStore(ctx, o, nil)
 	if err != nil {
 		return err
 	}

@@ -23,12 +23,13 @@ type Reloaded struct {
 
 // Reload reads the configuration again and puts it in place, whole or, with an
 // error, not at all. Requests under way end as they began.
-func (a *App) Reload() (Reloaded, error) {
+func (a *App) Reload() (_ Reloaded, err error) {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
 	if a.o.Load == nil {
 		return Reloaded{}, ErrNoReload
 	}
+	defer func() { a.metrics.ConfigRead(err == nil) }()
 	next, err := a.o.Load()
 	if err != nil {
 		return Reloaded{}, fmt.Errorf("app: the configuration stays as it was: %w", err)
@@ -42,6 +43,7 @@ func (a *App) Reload() (Reloaded, error) {
 	if err != nil {
 		return Reloaded{Restart: restart}, fmt.Errorf("app: the configuration stays as it was: %w", err)
 	}
+	a.metrics.NamedRoutes(routeNames(merged))
 	a.parts.proxy.set(proxy)
 	a.o.Level.Set(LevelOf(merged.Log.Level))
 	a.config.Store(merged)

@@ -21,7 +21,7 @@ type parts struct {
 	auth *auth.Service
 
 	api     http.Handler
-	metrics http.Handler // nil means that there are none
+	metrics http.Handler
 	proxy   slot
 }
 
@@ -31,10 +31,12 @@ func newParts(ctx context.Context, a *App) (*parts, error) {
 	p := &parts{feed: feed.New(feed.Config{Rand: o.Rand})}
 	var err error
 	p.book, err = claim.New(ctx, a.store, claim.Config{Retention: c.Claims.Retention,
-		MaxResult: int(c.Claims.MaxResult), Rand: o.Rand, Feed: p.feed})
+		MaxResult: int(c.Claims.MaxResult), Rand: o.Rand, Feed: p.feed, Observer: a.metrics})
 	if err != nil {
 		return nil, err
 	}
+	a.metrics.WatchClaims(p.book)
+	p.metrics = a.metrics.Handler()
 	p.auth, err = auth.New(a.store, auth.Config{Feed: p.feed, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger,
 		MaxFailures: c.Auth.MaxFailures, FailureWindow: c.Auth.FailureWindow})
 	if err != nil {
@@ -56,14 +58,26 @@ func (p *parts) newAPI(a *App, c *config.Config) (http.Handler, error) {
 	if c.Metrics.Listen != "" {
 		shared = nil // they are at an address of their own
 	}
-	return api.New(api.Deps{
+	deps := api.Deps{
 		Book: p.book, Auth: p.auth, Readiness: a.health, Metrics: shared, Fallback: &p.proxy,
 		Logger: a.o.Logger, Clock: a.o.Clock, Rand: a.o.Rand,
 		ClientIP: clientIP(c.HTTP.TrustedProxies), MaxBody: int64(c.HTTP.MaxBody),
 		// A result comes in base64 inside of JSON.
 		MaxResultBody: int64(c.Claims.MaxResult)*4/3 + 64<<10,
 		BodyTime:      c.HTTP.ReadTimeout,
-	})
+		Observer:      a.metrics,
+	}
+	if a.tracer != nil {
+		deps.Trace = a.tracer.Request
+	}
+	s, err := api.New(deps)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range s.Routes() {
+		a.metrics.APIRoutes([]string{r.Path})
+	}
+	return s, nil
 }
 
 // newProxy makes the handler of the routes of c. It is called again with each
