@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,7 +19,7 @@ import (
 )
 
 // Tests that need a process of their own run this test program again, as one
-// of these children, with a path as its only argument.
+// of these children, with a path.
 var children = map[string]func(path string) error{
 	"hold":     childHold,
 	"write":    childWrite,
@@ -27,14 +28,17 @@ var children = map[string]func(path string) error{
 
 const childVar = "ONCED_TEST_CHILD"
 
+var childPath = flag.String("child.path", "", "the path that a child process works on")
+
 func TestMain(m *testing.M) {
 	if name := os.Getenv(childVar); name != "" {
 		run := children[name]
 		if run == nil {
 			run = linuxChildren[name]
 		}
-		if err := run(os.Args[1]); err != nil {
-			fmt.Println("child failed:", err)
+		flag.Parse()
+		if err := run(*childPath); err != nil {
+			sayf("child failed: %v", err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -57,8 +61,8 @@ func startChild(t testing.TB, name, path string, wrap ...string) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append(wrap, exe, path)
-	c := &child{t: t, cmd: exec.Command(args[0], args[1:]...)}
+	args := append(wrap, exe, "-child.path", path)
+	c := &child{t: t, cmd: exec.CommandContext(context.Background(), args[0], args[1:]...)}
 	// The race detector would let every child sleep for a second at its end.
 	c.cmd.Env = append(os.Environ(), childVar+"="+name, "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stderr = os.Stderr
@@ -104,8 +108,8 @@ func (c *child) rest() []string {
 	return lines
 }
 
-// say prints a line at once.
-func say(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
+// sayf prints a line at once.
+func sayf(format string, args ...any) { fmt.Fprintf(os.Stdout, format+"\n", args...) }
 
 // childHold holds the store until its input ends.
 func childHold(path string) error {
@@ -113,7 +117,7 @@ func childHold(path string) error {
 	if err != nil {
 		return err
 	}
-	say("held")
+	sayf("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return s.Close()
 }
@@ -138,10 +142,10 @@ func childWrite(path string) error {
 				id := fmt.Sprintf("%d.%d.%d", s.Epoch(), g, n)
 				err := s.Update(context.Background(), func(w kv.Writer) error { return stormTx(w, id) })
 				if err != nil {
-					say("child failed: %v", err)
+					sayf("child failed: %v", err)
 					return
 				}
-				say("ack %s", id)
+				sayf("ack %s", id)
 			}
 		})
 	}

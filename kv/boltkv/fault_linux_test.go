@@ -66,7 +66,7 @@ func childUntilError(path string) error {
 	runtime.LockOSThread()
 	s, err := Open(context.Background(), path, nil)
 	if err != nil {
-		say("not opened: %v", err)
+		sayf("not opened: %v", err)
 		return nil
 	}
 	defer s.Close()
@@ -74,10 +74,10 @@ func childUntilError(path string) error {
 		id := fmt.Sprintf("1.1.%d", n)
 		err := s.Update(context.Background(), func(w kv.Writer) error { return stormTx(w, id) })
 		if err == nil {
-			say("ack %s", id)
+			sayf("ack %s", id)
 			continue
 		}
-		say("commit failed: %v", err)
+		sayf("commit failed: %v", err)
 		wantStopped(s, n, err)
 		return nil
 	}
@@ -98,24 +98,24 @@ func wantStopped(s *Store, n int, err error) {
 		})
 	}
 	if !errors.Is(err, kv.ErrCommitUnknown) {
-		say("wrong: the failed commit answers %v", err)
+		sayf("wrong: the failed commit answers %v", err)
 	}
 	for i := range 20 { // the disk may work again meanwhile: it is not asked
 		err := s.Update(ctx, func(w kv.Writer) error { return w.Put(testTable, []byte{byte(i)}, nil) })
 		if !errors.Is(err, kv.ErrStopped) {
-			say("wrong: a later write answers %v", err)
+			sayf("wrong: a later write answers %v", err)
 		}
 	}
 	if err := s.Healthy(); !errors.Is(err, kv.ErrStopped) {
-		say("wrong: Healthy answers %v", err)
+		sayf("wrong: Healthy answers %v", err)
 	}
 	for i := range n {
 		if err := read(i); err != nil {
-			say("wrong: row %d, acknowledged: %v", i, err)
+			sayf("wrong: row %d, acknowledged: %v", i, err)
 		}
 	}
 	if err := read(n); !errors.Is(err, kv.ErrCommitUnknown) {
-		say("wrong: the row in doubt answers %v", err)
+		sayf("wrong: the row in doubt answers %v", err)
 	}
 }
 
@@ -188,15 +188,15 @@ func childFull(dir string) error {
 	for ; err == nil; n++ {
 		err = s.Update(ctx, func(w kv.Writer) error { return stormTx(w, fmt.Sprintf("1.1.%d", n)) })
 		if err == nil {
-			say("ack 1.1.%d", n)
+			sayf("ack 1.1.%d", n)
 		}
 	}
 	if !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
-		say("wrong: the disk is full, and the error says %v", err)
+		sayf("wrong: the disk is full, and the error says %v", err)
 	}
 	wantStopped(s, n-1, err)
 	if err := s.Close(); err != nil {
-		say("wrong: Close answers %v", err)
+		sayf("wrong: Close answers %v", err)
 	}
 	return copyOut(path, os.Getenv("ONCED_TEST_COPY"))
 }
@@ -210,9 +210,9 @@ func copyOut(from, to string) error {
 }
 
 // ownMounts is a command that runs another with mounts of its own, after a
-// shell command about the folder that is the other's argument, $1.
+// shell command about the folder $2, which is the other's path.
 func ownMounts(command string) []string {
-	return []string{"unshare", "-m", "sh", "-ec", command + `; exec "$0" "$1"`}
+	return []string{"unshare", "-m", "sh", "-ec", command + `; exec "$0" "$1" "$2"`}
 }
 
 func TestXS08_NoWriteIsAcknowledgedAfterTheDiskIsFull(t *testing.T) {
@@ -222,7 +222,7 @@ func TestXS08_NoWriteIsAcknowledgedAfterTheDiskIsFull(t *testing.T) {
 	for _, size := range []string{"3m", "5m"} { // the file grows by steps of 1 MiB, sparse here
 		t.Run(size, func(t *testing.T) {
 			wrap := append([]string{"env", "ONCED_TEST_COPY=" + outside},
-				ownMounts(`mount -t tmpfs -o size=`+size+` none "$1"`)...)
+				ownMounts(`mount -t tmpfs -o size=`+size+` none "$2"`)...)
 			lines := startChild(t, "full", t.TempDir(), wrap...).rest()
 			for _, l := range lines {
 				if !strings.HasPrefix(l, "ack ") {
@@ -299,7 +299,7 @@ func TestIK11_AFullDiskAfterTheEffectDoesNotChargeTwice(t *testing.T) {
 func childReadOnly(dir string) error {
 	for _, name := range []string{"s.db", "new.db", "folder/new.db"} {
 		_, err := Open(context.Background(), filepath.Join(dir, name), nil)
-		say("%s: %v", name, err)
+		sayf("%s: %v", name, err)
 	}
 	return nil
 }
@@ -313,7 +313,7 @@ func TestAReadOnlyFolderIsRefusedWithTheRemedy(t *testing.T) {
 	dir := filepath.Dir(s.Path())
 	before, _ := os.ReadFile(s.Path())
 	lines := startChild(t, "read-only", dir,
-		ownMounts(`mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"`)...).rest()
+		ownMounts(`mount --bind "$2" "$2"; mount -o remount,ro,bind "$2"`)...).rest()
 	if len(lines) != 3 {
 		t.Fatalf("%q", lines)
 	}
@@ -337,9 +337,9 @@ func childIdle(path string) error {
 	if err := small(s, 3); err != nil {
 		return err
 	}
-	say("idle")
+	sayf("idle")
 	<-time.After(500 * time.Millisecond) // there is no event: nothing is to happen
-	say("busy")
+	sayf("busy")
 	return errors.Join(small(s, 1), s.Close())
 }
 

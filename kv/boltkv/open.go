@@ -45,11 +45,11 @@ func mapHeadroom(size int64) int {
 	return int(max(16<<30, 2*size))
 }
 
-// engineOptions returns the options for a file of size bytes.
-func engineOptions(size int64) *bolt.Options {
+// engineOptions returns bbolt's options with a map of so many bytes at least.
+func engineOptions(headroom int) *bolt.Options {
 	return &bolt.Options{
 		FreelistType:    bolt.FreelistMapType,
-		InitialMmapSize: mapHeadroom(size),
+		InitialMmapSize: headroom,
 		PageSize:        pageSize,
 		NoStatistics:    true,
 	}
@@ -102,8 +102,7 @@ func openFile(ctx context.Context, path string, o Options) (f *opened, err error
 
 // openEngine locks the file, looks at it, and lets bbolt open it.
 func openEngine(ctx context.Context, path string, headroom int, o Options) (*opened, error) {
-	opt := engineOptions(0)
-	opt.InitialMmapSize = headroom
+	opt := engineOptions(headroom)
 	opt.Timeout = o.LockTimeout
 	// Or opening might write the list, also into a file that is then refused.
 	// The first commit decides.

@@ -112,7 +112,7 @@ func childOpen(path string) error {
 	if err != nil {
 		return err
 	}
-	say("%f %f", time.Since(start).Seconds(), float64(procField("status", "RssAnon"))/1024)
+	sayf("%f %f", time.Since(start).Seconds(), float64(procField("status", "RssAnon"))/1024)
 	n := scaleRows()
 	var wg sync.WaitGroup
 	errs := make(chan error, 16)
@@ -136,7 +136,7 @@ func childOpen(path string) error {
 		})
 	}
 	wg.Wait()
-	say("%f 0", float64(procField("status", "RssAnon"))/1024)
+	sayf("%f 0", float64(procField("status", "RssAnon"))/1024)
 	select {
 	case err := <-errs:
 		return err
@@ -329,9 +329,7 @@ func reopenBare(b *testing.B, s *Store) *bolt.DB {
 	if err := s.backend.db.Close(); err != nil {
 		b.Fatal(err)
 	}
-	opt := engineOptions(0)
-	opt.InitialMmapSize = 0
-	db, err := bolt.Open(s.Path(), 0o600, opt)
+	db, err := bolt.Open(s.Path(), 0o600, engineOptions(0))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -385,7 +383,7 @@ func BenchmarkPages(b *testing.B) {
 }
 
 func pages(b *testing.B, ordered bool, fill float64, size int) {
-	opt := engineOptions(0)
+	opt := engineOptions(mapHeadroom(0))
 	opt.PageSize, opt.NoSync = size, true
 	db, err := bolt.Open(filepath.Join(b.TempDir(), "b.db"), 0o600, opt)
 	if err != nil {

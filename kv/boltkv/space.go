@@ -55,11 +55,7 @@ func (g *spaceGauge) admit() error {
 // measure lets work begin when the space cannot be told: the commit decides.
 func (g *spaceGauge) measure() error {
 	dir := filepath.Dir(g.path)
-	free, err := g.read(dir)
-	if err != nil {
-		return nil
-	}
-	if free < uint64(g.min) {
+	if free, err := g.read(dir); err == nil && free < uint64(g.min) {
 		return fmt.Errorf("%w (%d MiB free in %s, the mark is %d MiB)",
 			kv.ErrNoSpace, free>>20, dir, g.min>>20)
 	}

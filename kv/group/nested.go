@@ -1,6 +1,9 @@
 package group
 
-import "runtime"
+import (
+	"runtime"
+	"slices"
+)
 
 // callClosure runs the closure of a transaction. Its frame marks the
 // goroutine's stack, which is how a transaction opened inside another is seen;
@@ -26,10 +29,8 @@ func inClosure() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
-		for _, pc := range pcs[:n] {
-			if pc == closurePC {
-				return true
-			}
+		if slices.Contains(pcs[:n], closurePC) {
+			return true
 		}
 		if n < len(pcs) {
 			return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/tidwall/btree"
@@ -49,7 +50,7 @@ func (r *reader) Scan(t kv.TableID, rg kv.Range) iter.Seq2[kv.Entry, error] {
 		// A row in doubt may be there or not: the scan cannot pass its place.
 		doubtful, ok := r.firstInDoubt(t, rg)
 		if ok && rg.Reverse {
-			rg.From = append(doubtful[:len(doubtful):len(doubtful)], 0)
+			rg.From = append(slices.Clip(doubtful), 0)
 		} else if ok {
 			rg.To = doubtful
 		}
@@ -270,8 +271,7 @@ func (b *batch) table(t kv.TableID) *rows {
 
 // undo takes all writes of the transaction back.
 func (w *writer) undo() {
-	for i := len(w.journal) - 1; i >= 0; i-- {
-		u := w.journal[i]
+	for _, u := range slices.Backward(w.journal) {
 		if u.had {
 			w.b.rows[u.table].Set(u.key, u.was)
 		} else {
