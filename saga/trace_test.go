@@ -127,7 +127,8 @@ func TestSpansEndInAnyCase(t *testing.T) {
 // An intent is changed only where a field can be added to it.
 func TestTraceLeavesOtherIntentsAlone(t *testing.T) {
 	t.Parallel()
-	for _, intent := range []string{``, `pay 5`, `[1]`, `null`, `{"traceparent":"x"}`, `{"a":"` + strings.Repeat("x", 65500) + `"}`} {
+	for _, intent := range []string{``, `pay 5`, `[1]`, `null`, `{"traceparent":"x"}`,
+		`{"a":"` + strings.Repeat("x", 65500) + `"}`} {
 		c := call[order, receipt]{Operation: &Operation[order, receipt]{}}
 		c.set.tracer = &spans{trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 		c.req.Intent = []byte(intent)

@@ -53,9 +53,10 @@ func TestMetricsOfTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := `{"operation":"charge","key":"order-4242","lease_s":30,"token":"` + strings.Repeat("t", 32) + `",` +
-		`"fingerprint":"` + strings.Repeat("0", 64) + `"}`
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/claims", strings.NewReader(body))
+	body := `{"operation":"charge","key":"order-4242","lease_s":30,` +
+		`"token":"` + strings.Repeat("t", 32) + `","fingerprint":"` + strings.Repeat("0", 64) + `"}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/claims",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,19 +75,22 @@ func TestMetricsOfTheProcess(t *testing.T) {
 	if err != nil || status != http.StatusOK {
 		t.Fatalf("as metrics: %d %v", status, err)
 	}
+	created := `onced_http_requests_total{code="` + strconv.Itoa(resp.StatusCode) +
+		`",method="POST",route="/v1/claims"}`
 	for line, want := range map[string]float64{
 		`onced_claims_total{outcome="fresh"}`:                                 1,
 		`onced_claims_open{state="pending"}`:                                  1,
 		`onced_http_requests_total{code="401",method="GET",route="/metrics"}`: 1,
 		`onced_store_healthy`:                                                 1,
 		`onced_config_last_reload_successful`:                                 1,
-		`onced_http_requests_total{code="` + strconv.Itoa(resp.StatusCode) + `",method="POST",route="/v1/claims"}`: 1,
+		created:                                                               1,
 	} {
 		if got := metric(t, text, line); got != want {
 			t.Errorf("%s is %v, want %v", line, got, want)
 		}
 	}
-	for _, line := range []string{`onced_kv_commits_total{result="ok"}`, `onced_kv_size_bytes`, `onced_kv_commit_calls_sum`} {
+	for line := range strings.FieldsSeq(`onced_kv_commits_total{result="ok"} onced_kv_size_bytes ` +
+		`onced_kv_commit_calls_sum`) {
 		if metric(t, text, line) <= 0 {
 			t.Errorf("%s is %v", line, metric(t, text, line))
 		}
@@ -101,7 +105,8 @@ func TestMetricsAtTheirOwnAddress(t *testing.T) {
 	o := options(t, "metrics: {listen: '127.0.0.1:0'}")
 	r := start(t, o)
 	base := "http://" + r.app.Addr("metrics").String()
-	for path, want := range map[string]int{"/metrics": http.StatusOK, "/": http.StatusNotFound, "/v1/claims": http.StatusNotFound} {
+	for path, want := range map[string]int{"/metrics": http.StatusOK, "/": http.StatusNotFound,
+		"/v1/claims": http.StatusNotFound} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +143,8 @@ func TestAFailedReloadIsSeen(t *testing.T) {
 	if got := metric(t, scrape(), "onced_config_last_reload_successful"); got != 0 {
 		t.Errorf("the last reload is shown as %v", got)
 	}
-	if got := metric(t, scrape(), "onced_config_last_reload_success_timestamp_seconds"); got != before || got <= 0 {
+	got := metric(t, scrape(), "onced_config_last_reload_success_timestamp_seconds")
+	if got != before || got <= 0 {
 		t.Errorf("the last success is at %v, was at %v", got, before)
 	}
 }

@@ -58,28 +58,11 @@ func TestNumbersOfAKnownLoad(t *testing.T) {
 	for c := range clients {
 		wg.Go(func() {
 			for k := range keys {
-				req := request(fmt.Sprintf("order-%02d", k), byte(c))
-				d, err := book.Begin(ctx, req)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				got[d.Kind].Add(1)
-				if d.Kind != claim.Acquired {
-					continue
-				}
-				switch k % 4 {
-				case 0:
-					_, err = book.Refused(ctx, req.Ref(), claim.Result{})
-				case 1:
-					_, err = book.Unknown(ctx, req.Ref(), "lost")
-				case 2: // stays pending
-				default:
-					_, err = book.Done(ctx, req.Ref(), claim.Result{Data: []byte("ok")})
-				}
+				kind, err := use(ctx, book, request(fmt.Sprintf("order-%02d", k), byte(c)), k)
 				if err != nil {
 					t.Error(err)
 				}
+				got[kind].Add(1)
 			}
 		})
 	}
@@ -111,6 +94,24 @@ func TestNumbersOfAKnownLoad(t *testing.T) {
 	if rows, _ := f.value("onced_kv_changes_total"); rows < keys*2 {
 		t.Errorf("%v rows were changed", rows)
 	}
+}
+
+// use asks for a key, and ends it in one of four ways if it is the caller's.
+func use(ctx context.Context, book *claim.Book, req claim.Request, way int) (claim.Kind, error) {
+	d, err := book.Begin(ctx, req)
+	if err != nil || d.Kind != claim.Acquired {
+		return d.Kind, err
+	}
+	switch way % 4 {
+	case 0:
+		_, err = book.Refused(ctx, req.Ref(), claim.Result{})
+	case 1:
+		_, err = book.Unknown(ctx, req.Ref(), "lost")
+	case 2: // stays pending
+	default:
+		_, err = book.Done(ctx, req.Ref(), claim.Result{Data: []byte("ok")})
+	}
+	return d.Kind, err
 }
 
 // countingStore counts the transactions that write.
@@ -147,7 +148,8 @@ func TestOpenClaimsAfterARestart(t *testing.T) {
 	store, m := open()
 	book, _ := claim.New(ctx, store, claim.Config{})
 	scrape(t, m).wantAbsent(t, "onced_claims_oldest_unknown_timestamp_seconds")
-	for i, owner := range []claim.Owner{claim.LocalOwner(), claim.LocalOwner(), claim.RemoteOwner(time.Hour)} {
+	owners := []claim.Owner{claim.LocalOwner(), claim.LocalOwner(), claim.RemoteOwner(time.Hour)}
+	for i, owner := range owners {
 		req := request(fmt.Sprintf("k%d", i), 1)
 		req.Owner = owner
 		if _, err := book.Begin(ctx, req); err != nil {

@@ -97,20 +97,22 @@ type maker struct {
 }
 
 func (b maker) counters(name string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: b.table[name].Help}, b.labels(name))
+	opts := prometheus.CounterOpts{Name: name, Help: b.table[name].Help}
+	v := prometheus.NewCounterVec(opts, b.labels(name))
 	b.registry.MustRegister(v)
 	return v
 }
 
 func (b maker) gauges(name string) *prometheus.GaugeVec {
-	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: b.table[name].Help}, b.labels(name))
+	opts := prometheus.GaugeOpts{Name: name, Help: b.table[name].Help}
+	v := prometheus.NewGaugeVec(opts, b.labels(name))
 	b.registry.MustRegister(v)
 	return v
 }
 
 func (b maker) histograms(name string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: b.table[name].Help,
-		Buckets: b.table[name].buckets}, b.labels(name))
+	opts := prometheus.HistogramOpts{Name: name, Help: b.table[name].Help, Buckets: b.table[name].buckets}
+	v := prometheus.NewHistogramVec(opts, b.labels(name))
 	b.registry.MustRegister(v)
 	return v
 }

@@ -136,8 +136,8 @@ func full(t *testing.T) *metrics.Metrics {
 		m.RequestDone(r)
 	}
 	for k := claim.Kind(0); k < 20; k++ {
-		for _, op := range []string{"begin", "done", "refused", "release", "unknown", "heartbeat", "looked_up",
-			"repeat", "resolve", "recover", "sweep", "key_4242"} {
+		for op := range strings.FieldsSeq("begin done refused release unknown heartbeat looked_up repeat " +
+			"resolve recover sweep key_4242") {
 			m.ClaimDecided(op, k)
 		}
 	}
@@ -223,7 +223,7 @@ func checkLabels(t *testing.T, d metrics.Metric, m *dto.Metric) {
 func TestNoValueOfARequestIsShown(t *testing.T) {
 	t.Parallel()
 	out := text(t, full(t))
-	for _, secret := range []string{"4242", "clm_0001", "10.0.0.1", "shop.example", "STEAL", "299", "999", "input/output"} {
+	for secret := range strings.FieldsSeq("4242 clm_0001 10.0.0.1 shop.example STEAL 299 999 input/output") {
 		for line := range strings.Lines(out) {
 			if strings.HasPrefix(line, "onced_") && strings.Contains(line, secret) {
 				t.Errorf("%q is in %s", secret, line)
@@ -286,7 +286,8 @@ func TestDocument(t *testing.T) {
 	}
 	got, err := os.ReadFile("METRICS.md")
 	if err != nil || string(got) != metrics.Markdown() {
-		t.Errorf("METRICS.md is not what the table says (%v); go test ./api/metrics -run TestDocument -update", err)
+		t.Errorf("METRICS.md is not what the table says (%v); "+
+			"go test ./api/metrics -run TestDocument -update", err)
 	}
 }
 

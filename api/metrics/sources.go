@@ -24,6 +24,7 @@ const (
 // OpenClaims lists the claims that wait for their outcome, the oldest first. A
 // claim.Book is one.
 type OpenClaims interface {
+	// ListOpen returns a page.
 	ListOpen(ctx context.Context, q claim.Query) (claim.Page, error)
 }
 

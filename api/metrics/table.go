@@ -61,10 +61,11 @@ var (
 	claimOutcomes = []string{"fresh", "taken_over", "replayed", "in_flight", "in_doubt", "mismatch", other}
 	claimOps      = []string{"done", "refused", "release", "unknown", "heartbeat", "looked_up", "repeat",
 		"resolve", "recover", "sweep", other}
-	claimDecisions = []string{"finished", "freed", "still_unknown", "cleared", "extended", "may_resend", other}
-	claimStates    = []string{"pending", "unknown", "unreadable"}
-	outcomes       = []string{"done", "refused", "retry", "unknown", other}
-	results        = []string{"ok", "failed"}
+	claimDecisions = []string{"finished", "freed", "still_unknown", "cleared", "extended", "may_resend",
+		other}
+	claimStates = []string{"pending", "unknown", "unreadable"}
+	outcomes    = []string{"done", "refused", "retry", "unknown", other}
+	results     = []string{"ok", "failed"}
 )
 
 // Buckets, in seconds and calls.
@@ -112,8 +113,8 @@ const (
 // Table lists every metric of ours, in the order of the document. Beside them
 // are go_… and process_… of Prometheus' own collectors.
 func Table() []Metric {
-	route := Label{Name: "route", Source: "paths of the API as in the OpenAPI document; names of configured " +
-		"routes, the first 100; proxy; none; other"}
+	route := Label{Name: "route", Source: "paths of the API as in the OpenAPI document; names of " +
+		"configured routes, the first 100; proxy; none; other"}
 	named := Label{Name: "route", Source: "names of configured routes, the first 100; other"}
 	set := func(name string, values []string) Label { return Label{Name: name, Values: values} }
 	of := func(what string) Label { return Label{Name: what, Source: "of this build"} }
@@ -147,15 +148,18 @@ func Table() []Metric {
 			Help: "Commits of the store. After a failed one it takes no more writes."},
 		{Name: nameCommitTime, Type: Histogram, buckets: commitBuckets,
 			Help: "Time of a commit, the sync of the disk included."},
-		{Name: nameCommitCalls, Type: Histogram, buckets: callBuckets, Help: "Transactions that shared one commit."},
+		{Name: nameCommitCalls, Type: Histogram, buckets: callBuckets,
+			Help: "Transactions that shared one commit."},
 		{Name: nameChanges, Type: Counter, Help: "Rows written or deleted."},
 		{Name: nameWritten, Type: Counter, Help: "Bytes of keys and values written."},
 		{Name: nameSize, Type: Gauge, Help: "Size of the store's file."},
 		{Name: nameFree, Type: Gauge, Help: "Free space on the store's disk."},
 		{Name: nameHealthy, Type: Gauge, Help: "1 when the store takes writes, 0 after a failed commit."},
 
-		{Name: nameReloaded, Type: Gauge, Help: "When a configuration was last put in place, the start included."},
-		{Name: nameReloadOK, Type: Gauge, Help: "1 when the last attempt to read the configuration succeeded, else 0."},
+		{Name: nameReloaded, Type: Gauge,
+			Help: "When a configuration was last put in place, the start included."},
+		{Name: nameReloadOK, Type: Gauge,
+			Help: "1 when the last attempt to read the configuration succeeded, else 0."},
 	}
 }
 
@@ -163,7 +167,8 @@ func Table() []Metric {
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nPrinted from the table in the code; a test compares them. " +
-		"Times are in seconds,\nsizes in bytes. The collectors of Prometheus add `go_…` and `process_…`.\n\n" +
+		"Times are in seconds,\nsizes in bytes. " +
+		"The collectors of Prometheus add `go_…` and `process_…`.\n\n" +
 		"| metric | type | meaning | labels |\n|---|---|---|---|\n")
 	for _, m := range Table() {
 		var labels []string

@@ -68,7 +68,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	err := e.send(ctx, spans)
 	switch before := e.failed.Swap(err != nil); {
 	case err != nil && !before: // and not again while it lasts
-		e.log.Warn("spans could not be sent and are lost; requests are not affected", "spans", len(spans), "err", err)
+		e.log.Warn("spans could not be sent and are lost; requests are not affected",
+			"spans", len(spans), "err", err)
 	case err == nil && before:
 		e.log.Info("spans are sent again")
 	}

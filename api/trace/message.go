@@ -37,8 +37,9 @@ func spanOf(s sdk.ReadOnlySpan) *tracepb.Span {
 	sc, parent := s.SpanContext(), s.Parent()
 	tid, sid := sc.TraceID(), sc.SpanID()
 	out := &tracepb.Span{
-		TraceId: tid[:], SpanId: sid[:], TraceState: sc.TraceState().String(), Flags: flags(sc, parent.IsRemote()),
-		Name: s.Name(), Kind: kind(s.SpanKind()),
+		TraceId: tid[:], SpanId: sid[:], TraceState: sc.TraceState().String(),
+		Flags: flags(sc, parent.IsRemote()),
+		Name:  s.Name(), Kind: kind(s.SpanKind()),
 		StartTimeUnixNano: nano(s.StartTime()), EndTimeUnixNano: nano(s.EndTime()),
 		Attributes:             attributes(s.Attributes()),
 		DroppedAttributesCount: uint32(s.DroppedAttributes()),

@@ -25,8 +25,8 @@ import (
 // clean takes all variables of OpenTelemetry away and sets some.
 func clean(t *testing.T, vars map[string]string) {
 	t.Helper()
-	for _, name := range []string{"ENDPOINT", "HEADERS", "TIMEOUT", "COMPRESSION", "PROTOCOL", "CERTIFICATE",
-		"CLIENT_CERTIFICATE", "CLIENT_KEY"} {
+	for name := range strings.FieldsSeq("ENDPOINT HEADERS TIMEOUT COMPRESSION PROTOCOL CERTIFICATE " +
+		"CLIENT_CERTIFICATE CLIENT_KEY") {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, "")
 		t.Setenv("OTEL_EXPORTER_OTLP_TRACES_"+name, "")
 	}
@@ -118,7 +118,8 @@ func TestExport(t *testing.T) {
 			t.Fatalf("%d requests", len(c.requests))
 		}
 		r := c.requests[0]
-		if r.Method != http.MethodPost || r.URL.Path != "/base/v1/traces" || r.Header.Get("Api-Key") != "a b" ||
+		if r.Method != http.MethodPost || r.URL.Path != "/base/v1/traces" ||
+			r.Header.Get("Api-Key") != "a b" ||
 			r.Header.Get("Tenant") != "shop" || r.Header.Get("Content-Type") != "application/x-protobuf" ||
 			(r.Header.Get("Content-Encoding") == "gzip") != (compression == "gzip") {
 			t.Errorf("the request is %s %s %v", r.Method, r.URL, r.Header)
@@ -138,16 +139,19 @@ func checkMessage(t *testing.T, data *tracepb.TracesData) {
 		}
 	}
 	scope := rs.GetScopeSpans()[0]
-	if scope.GetScope().GetName() != "onced" || scope.GetScope().GetVersion() != "1.2.3" || len(scope.GetSpans()) != 2 {
+	if scope.GetScope().GetName() != "onced" || scope.GetScope().GetVersion() != "1.2.3" ||
+		len(scope.GetSpans()) != 2 {
 		t.Fatalf("the scope is %v with %d spans", scope.GetScope(), len(scope.GetSpans()))
 	}
 	in, out := scope.GetSpans()[0], scope.GetSpans()[1]
 	if out.GetName() != "POST v1-charges" || out.GetKind() != tracepb.Span_SPAN_KIND_SERVER ||
-		fmt.Sprintf("%x", out.GetTraceId()) != traceID || fmt.Sprintf("%x", out.GetParentSpanId()) != spanID ||
+		fmt.Sprintf("%x", out.GetTraceId()) != traceID ||
+		fmt.Sprintf("%x", out.GetParentSpanId()) != spanID ||
 		out.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || out.GetFlags() != 0x301 {
 		t.Errorf("the span is %v", out)
 	}
-	if in.GetKind() != tracepb.Span_SPAN_KIND_INTERNAL || !bytes.Equal(in.GetParentSpanId(), out.GetSpanId()) ||
+	if in.GetKind() != tracepb.Span_SPAN_KIND_INTERNAL ||
+		!bytes.Equal(in.GetParentSpanId(), out.GetSpanId()) ||
 		in.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET || in.GetFlags() != 0x101 ||
 		len(in.GetLinks()) != 1 || fmt.Sprintf("%x", in.GetLinks()[0].GetSpanId()) != spanID {
 		t.Errorf("the span inside is %v", in)
@@ -161,7 +165,8 @@ func checkMessage(t *testing.T, data *tracepb.TracesData) {
 	for _, a := range in.GetAttributes() {
 		values[a.GetKey()] = fmt.Sprintf("%T", a.GetValue().GetValue())
 	}
-	for key, typ := range map[string]string{"onced.operation": "String", "onced.try": "Int", "onced.found": "Bool"} {
+	types := map[string]string{"onced.operation": "String", "onced.try": "Int", "onced.found": "Bool"}
+	for key, typ := range types {
 		if want := "*v1.AnyValue_" + typ + "Value"; values[key] != want {
 			t.Errorf("%s is a %s, want %s", key, values[key], want)
 		}
@@ -282,39 +287,47 @@ func (s *safeBuffer) String() string {
 }
 
 func TestSettings(t *testing.T) {
-	const on = "http://127.0.0.1:4318"
+	// One variable is a=b, E_ stands for OTEL_EXPORTER_OTLP_, and | is between two.
+	const on = "E_ENDPOINT=http://127.0.0.1:4318"
 	for name, c := range map[string]struct {
-		vars map[string]string
+		vars string
 		on   bool
 		err  string // part of it; empty means none
 	}{
-		"nothing set":       {nil, false, ""},
-		"other OTEL names":  {map[string]string{"OTEL_EXPORTER_OTLP_HEADERS": "="}, false, ""},
-		"endpoint":          {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on}, true, ""},
-		"traces endpoint":   {map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": on}, true, ""},
-		"disabled":          {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_SDK_DISABLED": "TRUE"}, false, ""},
-		"no exporter":       {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_TRACES_EXPORTER": "none"}, false, ""},
-		"other exporter":    {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_TRACES_EXPORTER": "zipkin"}, false, "OTEL_TRACES_EXPORTER"},
-		"http":              {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, true, ""},
-		"grpc":              {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}, false, "4318"},
-		"no scheme":         {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "pass4242@127.0.0.1:4318"}, false, "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"},
-		"bad URL":           {map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://a:4242@[::1"}, false, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not a URL"},
-		"bad header":        {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_HEADERS": "key4242"}, false, "OTLP_HEADERS"},
-		"header splits":     {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_HEADERS": "a=4242%0d%0ab"}, false, "OTLP_HEADERS"},
-		"bad name":          {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_HEADERS": "a b=4242"}, false, "OTLP_HEADERS"},
-		"bad timeout":       {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_TIMEOUT": "10s"}, false, "OTLP_TIMEOUT"},
-		"no timeout":        {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_TIMEOUT": "0"}, false, "OTLP_TIMEOUT"},
-		"bad compression":   {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_COMPRESSION": "zip"}, false, "OTLP_COMPRESSION"},
-		"no certificate":    {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_CERTIFICATE": "/dev/null"}, false, "no certificate"},
-		"certificate alone": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": on, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "x"}, false, "belong together"},
+		"nothing set":       {"", false, ""},
+		"other names":       {"E_HEADERS==", false, ""},
+		"endpoint":          {on, true, ""},
+		"traces endpoint":   {"E_TRACES_ENDPOINT=http://127.0.0.1:4318", true, ""},
+		"disabled":          {on + "|OTEL_SDK_DISABLED=TRUE", false, ""},
+		"no exporter":       {on + "|OTEL_TRACES_EXPORTER=none", false, ""},
+		"other exporter":    {on + "|OTEL_TRACES_EXPORTER=zipkin", false, "OTEL_TRACES_EXPORTER"},
+		"http":              {on + "|E_PROTOCOL=http/protobuf", true, ""},
+		"grpc":              {on + "|E_TRACES_PROTOCOL=grpc", false, "4318"},
+		"no scheme":         {"E_ENDPOINT=pass4242@127.0.0.1:4318", false, "OTLP_ENDPOINT is not a URL"},
+		"bad URL":           {"E_TRACES_ENDPOINT=http://a:4242@[::1", false, "TRACES_ENDPOINT is not a URL"},
+		"bad header":        {on + "|E_HEADERS=key4242", false, "OTLP_HEADERS"},
+		"header splits":     {on + "|E_HEADERS=a=4242%0d%0ab", false, "OTLP_HEADERS"},
+		"bad name":          {on + "|E_HEADERS=a b=4242", false, "OTLP_HEADERS"},
+		"bad timeout":       {on + "|E_TIMEOUT=10s", false, "OTLP_TIMEOUT"},
+		"no timeout":        {on + "|E_TIMEOUT=0", false, "OTLP_TIMEOUT"},
+		"bad compression":   {on + "|E_COMPRESSION=zip", false, "OTLP_COMPRESSION"},
+		"no certificate":    {on + "|E_CERTIFICATE=/dev/null", false, "no certificate"},
+		"certificate alone": {on + "|E_CLIENT_CERTIFICATE=x", false, "belong together"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clean(t, c.vars)
+			vars := map[string]string{}
+			for v := range strings.SplitSeq(strings.ReplaceAll(c.vars, "E_", "OTEL_EXPORTER_OTLP_"), "|") {
+				if name, value, ok := strings.Cut(v, "="); ok {
+					vars[name] = value
+				}
+			}
+			clean(t, vars)
 			tr, err := trace.New(trace.Config{})
 			if (tr != nil) != c.on || (err == nil) != (c.err == "") {
 				t.Fatalf("got %v, %v", tr, err)
 			}
-			if err != nil && (!strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "4242")) {
+			if err != nil &&
+				(!strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "4242")) {
 				t.Errorf("the error is %v", err)
 			}
 			if err := tr.Shutdown(t.Context()); err != nil {

@@ -58,8 +58,8 @@ func settingsFrom(e env) (*settings, error) {
 		return nil, fmt.Errorf("trace: OTEL_TRACES_EXPORTER: %.20q is not known; use otlp or none", v)
 	}
 	if v, from := e.get("PROTOCOL"); v != "" && v != "http/protobuf" {
-		return nil, fmt.Errorf("trace: %s: %.20q is not spoken; use http/protobuf, and the port of the collector "+
-			"for it, most often 4318", from, v)
+		return nil, fmt.Errorf("trace: %s: %.20q is not spoken; use http/protobuf, "+
+			"and the port of the collector for it, most often 4318", from, v)
 	}
 	s := &settings{timeout: defaultTimeout}
 	for _, read := range []func() error{
@@ -98,7 +98,8 @@ func (s *settings) readHeaders(list, from string) error {
 		name = textproto.TrimString(name)
 		value, err := url.PathUnescape(textproto.TrimString(value))
 		if !ok || err != nil || !isToken(name) || strings.ContainsFunc(value, isControl) {
-			return fmt.Errorf("trace: %s is not a list of headers; for example api-key=secret,tenant=shop", from)
+			return fmt.Errorf("trace: %s is not a list of headers; "+
+				"for example api-key=secret,tenant=shop", from)
 		}
 		s.header.Set(name, value)
 	}
@@ -155,7 +156,8 @@ func (s *settings) readTLS(e env) error {
 	case cert == "" && key == "":
 		return nil
 	case cert == "" || key == "":
-		return errors.New("trace: " + prefix + "CLIENT_CERTIFICATE and " + prefix + "CLIENT_KEY belong together")
+		return errors.New("trace: " + prefix + "CLIENT_CERTIFICATE and " +
+			prefix + "CLIENT_KEY belong together")
 	}
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

@@ -78,7 +78,8 @@ func New(cfg Config) (*Tracer, error) {
 	if limits.AttributeValueLengthLimit < 0 {
 		limits.AttributeValueLengthLimit = maxValue
 	}
-	t.provider = sdk.NewTracerProvider(sdk.WithBatcher(out), sdk.WithResource(res), sdk.WithRawSpanLimits(limits))
+	t.provider = sdk.NewTracerProvider(sdk.WithBatcher(out), sdk.WithResource(res),
+		sdk.WithRawSpanLimits(limits))
 	t.tracer = t.provider.Tracer("onced", trace.WithInstrumentationVersion(cfg.Version))
 	return t, nil
 }
@@ -111,11 +112,12 @@ func (t *Tracer) Start(
 		return ctx, func(error, ...slog.Attr) {}
 	}
 	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindInternal)}
+	here := trace.SpanContextFromContext(ctx).TraceID()
 	for _, a := range attrs {
 		if a.Key != LinkKey {
 			continue
 		}
-		if sc := parse(a.Value.String()); sc.IsValid() && sc.TraceID() != trace.SpanContextFromContext(ctx).TraceID() {
+		if sc := parse(a.Value.String()); sc.IsValid() && sc.TraceID() != here {
 			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: sc}))
 		}
 	}

@@ -102,7 +102,8 @@ func TestRequestSpans(t *testing.T) {
 			map[string]string{"http.request.method": "_OTHER", "http.route": "v1-charges",
 				"http.response.status_code": "503", "error.type": "503"}, true},
 		{api.Done{Method: "POST", Route: "v1-charges"}, "POST v1-charges",
-			map[string]string{"http.request.method": "POST", "http.route": "v1-charges", "error.type": "cut"}, true},
+			map[string]string{"http.request.method": "POST", "http.route": "v1-charges",
+				"error.type": "cut"}, true},
 	} {
 		tr := newCollected(t)
 		_, end := tr.Request(request("POST", "/charges/4242?card=4242", incoming))
@@ -180,10 +181,12 @@ func TestStart(t *testing.T) {
 	if in.Parent.SpanID() != out.SpanContext.SpanID() || len(in.Links) != 0 {
 		t.Errorf("the parent is %v, the links are %v", in.Parent, in.Links)
 	}
-	if attrs(in)["error.type"] != "*trace_test.secretError" || in.Status.Description != "" || len(in.Events) != 0 {
+	if attrs(in)["error.type"] != "*trace_test.secretError" || in.Status.Description != "" ||
+		len(in.Events) != 0 {
 		t.Errorf("the error is shown as %v %v %v", attrs(in), in.Status, in.Events)
 	}
-	if want := "00-" + out.SpanContext.TraceID().String() + "-" + out.SpanContext.SpanID().String() + "-01"; parent != want {
+	sc := out.SpanContext
+	if want := "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-01"; parent != want {
 		t.Errorf("the traceparent is %s, want %s", parent, want)
 	}
 }
@@ -321,8 +324,8 @@ func TestSpansOfAProxiedRequest(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"POST", "POST v1-charges", "POST v1-charges", "claim begin", "claim begin", "claim finish",
-		"perform"}; !slices.Equal(names, want) {
+	if want := []string{"POST", "POST v1-charges", "POST v1-charges", "claim begin", "claim begin",
+		"claim finish", "perform"}; !slices.Equal(names, want) {
 		t.Fatalf("the spans are %q, want %q", names, want)
 	}
 	server := byName["POST v1-charges"]
@@ -339,7 +342,8 @@ func TestSpansOfAProxiedRequest(t *testing.T) {
 		sent.Get("Tracestate") != "shop=1" || len(s.headers) != 1 {
 		t.Errorf("the upstream got %q %q, want %q", sent["Traceparent"], sent["Tracestate"], want)
 	}
-	if byName["POST"].SpanKind != oteltrace.SpanKindClient || attrs(byName["POST"])["server.address"] != "127.0.0.1" {
+	if byName["POST"].SpanKind != oteltrace.SpanKindClient ||
+		attrs(byName["POST"])["server.address"] != "127.0.0.1" {
 		t.Errorf("the call is %v", byName["POST"])
 	}
 	noSecrets(t, got)
