@@ -87,9 +87,11 @@ func TestNumbersOfAKnownLoad(t *testing.T) {
 	commits, _ := f.value("onced_kv_commits_total")
 	f.want(t, commits, "onced_kv_commit_duration_seconds")
 	f.want(t, commits, "onced_kv_commit_calls")
+	// Each call that wrote was in a commit; one that found nothing to write was
+	// perhaps beside one.
 	calls := f["onced_kv_commit_calls"].GetMetric()[0].GetHistogram().GetSampleSum()
-	if want := float64(counting.updates.Load()); calls != want || want < keys*7/4 {
-		t.Errorf("%v transactions were committed by the metrics, %v by the store", calls, want)
+	if all := float64(counting.updates.Load()); calls < keys*7/4 || calls > all {
+		t.Errorf("%v transactions were committed, want %d to %v", calls, keys*7/4, all)
 	}
 	if rows, _ := f.value("onced_kv_changes_total"); rows < keys*2 {
 		t.Errorf("%v rows were changed", rows)
