@@ -41,14 +41,16 @@ type process struct {
 	op    *Operation[order, receipt]
 }
 
-func (s *schedule) n(n int) int {
+func (s *schedule) n(n int) int { return int(s.upTo(time.Duration(n))) }
+
+func (s *schedule) upTo(most time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rnd.IntN(n)
+	return time.Duration(s.rnd.Int64N(int64(most)))
 }
 
 // pause sleeps for up to most.
-func (s *schedule) pause(most time.Duration) { time.Sleep(time.Duration(s.n(int(most)))) }
+func (s *schedule) pause(most time.Duration) { time.Sleep(s.upTo(most)) }
 
 func (s *schedule) boot() {
 	p := process{store: memkv.Open(s.disk, memkv.Options{})}
@@ -99,9 +101,9 @@ func (s *schedule) pay(ctx context.Context, p process, o order) (receipt, error)
 			return Refused(errors.New("no funds"))
 		case 2: // lost on its way
 		default:
-			late := time.Duration(s.n(int(settling)))
+			late := s.upTo(settling)
 			if fate > 5 {
-				late = time.Duration(s.n(int(time.Second)))
+				late = s.upTo(time.Second)
 			}
 			time.AfterFunc(late, func() { booked <- s.book(o, DownstreamKey(ctx)) })
 		}
