@@ -61,6 +61,8 @@ var thirdParty = []struct {
 }{
 	{"github.com/labstack/echo", []string{"onced/api/..."}, "Echo's types stay in api"},
 	{"github.com/prometheus", []string{"onced/api/metrics/..."}, "Prometheus stays in api/metrics"},
+	{"go.opentelemetry.io", []string{"onced/api/trace/..."}, "OpenTelemetry stays in api/trace"},
+	{"google.golang.org/grpc", nil, "no gRPC: it makes the program larger by half"},
 	{"github.com/shopspring/decimal", []string{"onced/kv/money/..."},
 		"kv/money has the only codec of amounts: decimal's own loses what was written"},
 	{"go.etcd.io/bbolt", []string{"onced/kv/boltkv/..."}, "only the engine knows the engine"},
@@ -84,7 +86,8 @@ var forbiddenImports = []struct {
 }
 
 // heavy must not be among what a library package pulls in, directly or not.
-var heavy = []string{"net/http", "github.com/labstack/echo", "github.com/prometheus", "testing"}
+var heavy = []string{"net/http", "github.com/labstack/echo", "github.com/prometheus", "go.opentelemetry.io",
+	"testing"}
 
 // mayPullIn lists the library packages for which something heavy is the point.
 var mayPullIn = []struct{ pkg, heavy, why string }{
