@@ -319,6 +319,30 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
+// TestWhatIsCutOffCanStillRecordItsOutcome: what works for a client that has gone
+// learns of the end while the store is open.
+func TestWhatIsCutOffCanStillRecordItsOutcome(t *testing.T) {
+	o := options(t, "http: {drain_timeout: 20ms}\n")
+	begun, recorded := make(chan struct{}), make(chan error, 1)
+	var r *running
+	o.Wrap = func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(begun)
+			<-r.app.work.Done()
+			recorded <- r.app.store.Update(context.Background(), func(kv.Writer) error { return nil })
+		})
+	}
+	r = start(t, o)
+	r.request("/x")
+	<-begun
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if err := <-recorded; err != nil {
+		t.Errorf("recording the outcome: %v", err)
+	}
+}
+
 func TestNothingRunsAfterTheEnd(t *testing.T) {
 	for range 3 {
 		r := start(t, options(t, "metrics: {listen: \"127.0.0.1:0\"}\n"))

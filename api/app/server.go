@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -25,17 +24,17 @@ type server struct {
 // afterCut is how long requests that were cut off may take to notice.
 const afterCut = 2 * time.Second
 
-// newServer makes a server with every limit set. ReadTimeout stays 0: it would
-// go on after the body has been read and end the context of a request that
-// takes long for good reasons. The handler bounds the body instead.
+// newServer makes a server with every limit set. WriteTimeout stays 0, for it
+// would bound the whole request, waiting included; each write is bounded instead.
 func newServer(name string, l net.Listener, h http.Handler, a *App) *server {
 	c := a.o.Loaded.Config.HTTP
-	d := &deadlines{next: h, read: c.ReadTimeout, write: c.WriteTimeout, clock: a.o.Clock}
+	d := &deadlines{next: h, write: c.WriteTimeout, clock: a.o.Clock}
 	return &server{
 		name: name, listener: limitListener(l, c.MaxConnections), handler: d, app: a,
 		http: &http.Server{
 			Handler:           d,
 			ReadHeaderTimeout: c.HeaderTimeout,
+			ReadTimeout:       c.ReadTimeout,
 			IdleTimeout:       c.IdleTimeout,
 			MaxHeaderBytes:    int(c.MaxHeader),
 			BaseContext:       func(net.Listener) context.Context { return a.work },
@@ -68,12 +67,12 @@ func (s *server) run(ctx context.Context) error {
 	return nil
 }
 
-// deadlines bounds how long a body may take to arrive and each write of the
-// answer to leave, whatever the handler does meanwhile, and counts the requests.
+// deadlines bounds how long each write of an answer may take, whatever the
+// handler does meanwhile, and counts the requests.
 type deadlines struct {
-	next        http.Handler
-	read, write time.Duration
-	clock       kv.Clock
+	next  http.Handler
+	write time.Duration
+	clock kv.Clock
 
 	mu      sync.Mutex
 	running int
@@ -115,7 +114,7 @@ func (d *deadlines) waitIdle(limit time.Duration) {
 	}
 }
 
-// ServeHTTP sets the deadlines of one request.
+// ServeHTTP serves one request.
 func (d *deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.count(1)
 	defer d.count(-1)
@@ -125,32 +124,7 @@ func (d *deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// is still buffered. The last deadline may have passed by then.
 	tw.arm()
 	defer tw.arm()
-	if r.Body != nil && r.Body != http.NoBody {
-		_ = rc.SetReadDeadline(d.clock.Now().Add(d.read))
-		r.Body = &timedBody{ReadCloser: r.Body, rc: rc}
-	}
 	d.next.ServeHTTP(tw, r)
-}
-
-// timedBody takes the deadline away when the body has arrived: the server goes
-// on reading to notice that the client has gone, and that has no limit.
-type timedBody struct {
-	io.ReadCloser
-	rc   *http.ResponseController
-	once sync.Once
-}
-
-// Read reads from the body.
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.once.Do(func() {
-			if errors.Is(err, io.EOF) {
-				_ = b.rc.SetReadDeadline(time.Time{})
-			}
-		})
-	}
-	return n, err
 }
 
 // timedWriter gives each write a deadline of its own, so that a stream may go on

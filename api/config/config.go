@@ -54,7 +54,7 @@ type Claims struct {
 // HTTP are the limits of the servers, the same for each address.
 type HTTP struct {
 	// HeaderTimeout bounds the reading of a request's header, ReadTimeout that of
-	// its body, WriteTimeout each write of the answer, IdleTimeout the pause
+	// all of it, WriteTimeout each write of the answer, IdleTimeout the pause
 	// between two requests of a connection.
 	HeaderTimeout time.Duration `default:"5s"  key:"header_timeout" max:"5m" min:"100ms"`
 	ReadTimeout   time.Duration `default:"30s" key:"read_timeout"   max:"1h" min:"100ms"`

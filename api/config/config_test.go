@@ -584,30 +584,6 @@ func TestSecretOfAVariableOrAFile(t *testing.T) {
 	}
 }
 
-func TestEverySecretsKeyIsHidden(t *testing.T) {
-	var walk func(typ reflect.Type)
-	found := 0
-	walk = func(typ reflect.Type) {
-		for _, f := range fieldsOf(typ) {
-			switch inner := f.typ; {
-			case inner == secretType:
-				found++
-				if !secretPath("x." + f.key) {
-					t.Errorf("what is given for %s would be shown", f.key)
-				}
-			case inner.Kind() == reflect.Pointer, isSections(inner):
-				walk(inner.Elem())
-			case isSection(inner):
-				walk(inner)
-			}
-		}
-	}
-	walk(reflect.TypeFor[Config]())
-	if found == 0 {
-		t.Error("no secret found")
-	}
-}
-
 func TestOutcomesThatAreWrittenWin(t *testing.T) {
 	text := "routes:\n- path: /c\n  upstream: http://h\n  outcomes: "
 	for _, c := range []struct{ in, done, refused, retry string }{

@@ -356,10 +356,3 @@ func (l *loader) secret(g given) (string, bool) {
 func (l *loader) addLeaf(at Origin, path, text string, e *leafError) {
 	l.add(Problem{Origin: at, Key: path, Value: text, Text: e.problem, Allowed: e.allowed, Remedy: e.remedy})
 }
-
-// secretPath reports whether a path names a secret, so that what was given for
-// it is not shown.
-func secretPath(path string) bool {
-	last := path[strings.LastIndexByte(path, '.')+1:]
-	return last == "value" || strings.HasSuffix(last, "token") || strings.HasSuffix(last, "secret")
-}

@@ -111,11 +111,8 @@ func newLoader(root reflect.Value) *loader {
 		failed: map[string]bool{}}
 }
 
-// add notes a problem. What was given for a secret is not kept.
+// add notes a problem. Nothing that was given for a secret may be its value.
 func (l *loader) add(p Problem) {
-	if secretPath(p.Key) {
-		p.Value = ""
-	}
 	l.failed[p.Key] = true
 	l.problems = append(l.problems, p)
 }
