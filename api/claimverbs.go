@@ -42,8 +42,8 @@ func (in *resultBody) result() (claim.Result, error) {
 		return claim.Result{Type: typeJSON, Data: in.Result}, nil
 	}
 	var res claim.Result
-	if in.ContentType != nil {
-		res.Type = *in.ContentType
+	if in.ContentType != nil { // an outcome is not refused for its type
+		res.Type = cleanText(*in.ContentType, claim.MaxResultType)
 	}
 	if in.ResultB64 != nil {
 		b, err := base64.StdEncoding.Strict().DecodeString(*in.ResultB64)
@@ -150,10 +150,7 @@ func (s *Server) unknown(c echo.Context) error {
 		Reason string `json:"reason"`
 	}
 	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
-		if err := checkReason(in.Reason, false); err != nil {
-			return claim.Decision{}, err
-		}
-		return s.deps.Book.Unknown(ctx, claim.Ref{ID: id, Token: in.Token}, in.Reason)
+		return s.deps.Book.Unknown(ctx, claim.Ref{ID: id, Token: in.Token}, cleanText(in.Reason, claim.MaxReason))
 	})
 }
 
@@ -175,9 +172,6 @@ func (s *Server) lookedUp(c echo.Context) error {
 		if !ok {
 			return claim.Decision{}, invalidField("answer", "use done, refused, nothing or none")
 		}
-		if err := checkReason(in.Reason, false); err != nil {
-			return claim.Decision{}, err
-		}
 		const most = int64(claim.DefaultRetention / time.Second)
 		if a == claim.FoundNothing && (in.SettlesAfterS < 1 || in.SettlesAfterS > most) {
 			return claim.Decision{}, outOfRange("settles_after_s", 1, most)
@@ -187,7 +181,8 @@ func (s *Server) lookedUp(c echo.Context) error {
 			return claim.Decision{}, err
 		}
 		return s.deps.Book.LookedUp(ctx, claim.Ref{ID: id, Token: in.Token}, claim.Finding{Answer: a,
-			Result: res, SettlesAfter: seconds(in.SettlesAfterS), Reason: in.Reason})
+			Result: res, SettlesAfter: seconds(in.SettlesAfterS),
+			Reason: cleanText(in.Reason, claim.MaxReason)})
 	})
 }
 
@@ -231,7 +226,7 @@ func (s *Server) resolve(c echo.Context) error {
 	if !ok {
 		return invalidField("verdict", "use done, refused or free")
 	}
-	if err := checkReason(in.Reason, true); err != nil {
+	if err := checkReason(in.Reason); err != nil {
 		return err
 	}
 	if v == claim.VerdictFree && in.given() {

@@ -59,7 +59,7 @@ func viewClaim(id claim.ID, r claim.Record, content bool) *claimView {
 		Version: r.Version, Doubt: r.Doubt, CreatedAt: instant(r.CreatedAt), UpdatedAt: instant(r.UpdatedAt),
 		FirstAt: instant(r.FirstAt), UnknownSince: instant(r.UnknownSince),
 		LastSend: instant(r.LastSendBefore), Cause: string(r.Cause), Reason: r.Reason, ResolvedBy: r.Actor,
-		ExpiresAt: instant(r.ExpiresAt),
+		ExpiresAt:  instant(r.ExpiresAt),
 		ResultSize: r.ResultSize}
 	v.Principal, v.Operation, _ = partsOf(id.Scope)
 	if r.State == claim.Pending {

@@ -82,16 +82,27 @@ func plainVersion(h http.Header) (uint64, error) {
 	return v, nil
 }
 
-// checkReason bounds a text for people.
-func checkReason(s string, required bool) error {
-	bad := func(detail string) error { return invalidField("reason", detail) }
+// checkReason wants a text for people, why an operator acts.
+func checkReason(s string) error {
 	switch {
-	case required && strings.TrimSpace(s) == "":
-		return bad("say why, for whoever reads the audit")
+	case strings.TrimSpace(s) == "":
+		return invalidField("reason", "say why, for whoever reads the audit")
 	case len(s) > claim.MaxReason:
-		return bad("the limit is " + strconv.Itoa(claim.MaxReason) + " bytes")
+		return invalidField("reason", "the limit is "+strconv.Itoa(claim.MaxReason)+" bytes")
 	case strings.ContainsFunc(s, unicode.IsControl):
-		return bad("it holds a control character")
+		return invalidField("reason", "it holds a control character")
 	}
 	return nil
+}
+
+// cleanText makes text of at most limit bytes, without control characters. It is
+// for what comes along with an outcome, which is not refused for it.
+func cleanText(s string, limit int) string {
+	s = strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, s)
+	return strings.ToValidUTF8(s[:min(len(s), limit)], "")
 }
