@@ -70,6 +70,9 @@ func demoFailure(err error) error {
 		return nil
 	case taken:
 		return &failure{what: "the demo could not start", why: port.Error(), try: port.Remedy(), err: err}
+	case errors.Is(err, demo.ErrConfig):
+		return usage("the demo cannot run so", strings.TrimPrefix(err.Error(), demo.ErrConfig.Error()+": "),
+			"onced demo --help")
 	case errors.Is(err, demo.ErrProof):
 		why := strings.TrimPrefix(err.Error(), demo.ErrProof.Error()+": ")
 		return &failure{what: "the proof failed", why: why, code: ExitProblem, err: err}

@@ -9,9 +9,12 @@ import (
 	"sync"
 )
 
-// Child is the side of the demo that lives in the service's process. It reads
-// the parent's lines and writes to it, and changes nothing about the service
-// but that it may stop at a point to be killed there.
+// Child is the side of the demo that lives in the service's process. It changes
+// nothing about the service but that it may stop at a point to be killed there.
+//
+// The parent writes lines of a number and the point that is armed, none when
+// there is nothing after the number; the child answers ok and the number. By
+// itself it says where it is ready, and at which point it has stopped.
 type Child struct {
 	out io.Writer
 
@@ -26,12 +29,11 @@ func NewChild(in io.Reader, out io.Writer, exit func(code int)) *Child {
 	go func() {
 		lines := bufio.NewScanner(in)
 		for lines.Scan() {
-			word, point, _ := strings.Cut(lines.Text(), " ")
+			number, point, _ := strings.Cut(lines.Text(), " ")
 			c.mu.Lock()
-			if c.armed = ""; word == "arm" {
-				c.armed = point
-			}
+			c.armed = point
 			c.mu.Unlock()
+			_, _ = fmt.Fprintf(c.out, "ok %s\n", number)
 		}
 		exit(0)
 	}()

@@ -31,8 +31,11 @@ const (
 	DefaultLimit   = 5 * time.Minute
 )
 
-// maxOrders bounds what a demo keeps.
-const maxOrders = 100_000
+// maxOrders bounds what a demo keeps, maxClients who asks at a time.
+const (
+	maxOrders  = 100_000
+	maxClients = 1000
+)
 
 // Config says what to demonstrate. Service and Data are required.
 type Config struct {
@@ -83,31 +86,31 @@ func (c Config) withDefaults() Config {
 	if c.Clock == nil {
 		c.Clock = kv.SystemClock()
 	}
-	if c.Clients == 0 {
-		c.Clients = DefaultClients
-	}
-	if c.Limit == 0 {
-		c.Limit = DefaultLimit
-	}
 	return c
 }
 
+// ErrConfig means that a Config says what cannot be.
+var ErrConfig = errors.New("demo: it cannot run so")
+
 func (c Config) validate() error {
+	problem := ""
 	switch {
 	case len(c.Service) == 0 && !c.Unprotected:
-		return errors.New("demo: Config.Service names no command")
+		problem = "Config.Service names no command"
 	case c.Data == "":
-		return errors.New("demo: the data folder has no name; use for example --data=" + DefaultData)
+		problem = "--data is empty; use for example --data=" + DefaultData
 	case c.Orders < 0 || c.Orders > maxOrders:
-		return fmt.Errorf("demo: --orders is %d; 0 to %d are allowed", c.Orders, maxOrders)
-	case c.Clients < 1 || c.Clients > 1000:
-		return fmt.Errorf("demo: --clients is %d; 1 to 1000 are allowed", c.Clients)
+		problem = fmt.Sprintf("--orders is %d; 0 to %d are allowed", c.Orders, maxOrders)
+	case c.Clients < 1 || c.Clients > maxClients:
+		problem = fmt.Sprintf("--clients is %d; 1 to %d are allowed", c.Clients, maxClients)
 	case c.Port < 0 || c.Port > 65535:
-		return fmt.Errorf("demo: --port is %d; 0 to 65535 are allowed, 0 takes a free one", c.Port)
+		problem = fmt.Sprintf("--port is %d; 0 to 65535 are allowed, 0 takes a free one", c.Port)
 	case c.Limit < time.Second || c.Limit > 24*time.Hour:
-		return fmt.Errorf("demo: --limit is %s; 1s to 24h are allowed", c.Limit)
+		problem = fmt.Sprintf("--limit is %s; 1s to 24h are allowed", c.Limit)
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %s", ErrConfig, problem)
 }
 
 // Faults are switches that are on.

@@ -35,8 +35,9 @@ var childPoints = []string{beforeIntent, afterOutcome}
 type crasher struct {
 	// kill ends the child and returns when it has ended.
 	kill func()
-	// tell sends a line to the child; one that is down is told when it is up.
-	tell func(line string)
+	// tell lets the child know which of its points is armed, and returns when it
+	// does; one that is down learns it when it comes up.
+	tell func(point string)
 	// killed is told of each kill.
 	killed func(point string)
 
@@ -53,10 +54,9 @@ func (c *crasher) point() string {
 	return c.armed
 }
 
-// flip arms or disarms and returns the point that is armed now.
+// flip arms or disarms and returns the point that is armed then.
 func (c *crasher) flip(to, at string) string {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	on := to == "on" || to == "" && (c.armed == "" || at != "")
 	switch {
 	case !on:
@@ -67,23 +67,18 @@ func (c *crasher) flip(to, at string) string {
 		c.armed = crashPoints[c.turn%len(crashPoints)]
 		c.turn++
 	}
-	c.tell(c.line())
-	return c.armed
+	point := c.armed
+	c.mu.Unlock()
+	c.tell(c.childPoint())
+	return point
 }
 
-// line is what the child has to know.
-func (c *crasher) line() string {
-	if slices.Contains(childPoints, c.armed) {
-		return "arm " + c.armed
+// childPoint is the armed point when it is one of the child's.
+func (c *crasher) childPoint() string {
+	if point := c.point(); slices.Contains(childPoints, point) {
+		return point
 	}
-	return "disarm"
-}
-
-// greeting is the line for a child that has just come up.
-func (c *crasher) greeting() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.line()
+	return ""
 }
 
 // take reports whether point is armed, and disarms it.

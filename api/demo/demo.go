@@ -50,6 +50,9 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
+	if err := d.awaitService(); err != nil {
+		return err
+	}
 	stop := d.serve(listeners)
 	defer stop()
 	url := fmt.Sprintf("http://localhost:%d", portOf(listeners[0]))
@@ -103,6 +106,32 @@ func (d *demo) start() error {
 		}
 	}()
 	return nil
+}
+
+// awaitService waits until the service is there, or until it is clear that it
+// will not come.
+func (d *demo) awaitService() error {
+	w := d.now()
+	if w.service == nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(d.ctx)
+	defer cancel()
+	up := make(chan struct{})
+	go func() {
+		defer close(up)
+		for ctx.Err() == nil {
+			if _, err := w.service.address(ctx); err == nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-up:
+		return nil
+	case err := <-d.failed:
+		return err
+	}
 }
 
 func (d *demo) now() *world {

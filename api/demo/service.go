@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ const (
 	downWait  = 5 * time.Second  // how long a call waits for a child that is down
 	stopWait  = 3 * time.Second  // how long a child may take to end
 	startWait = 15 * time.Second // how long it may take to be ready
+	tellWait  = 2 * time.Second  // how long it may take to read a line
 	badStarts = 5                // in a row end the demo
 )
 
@@ -31,14 +33,16 @@ type service struct {
 	command []string
 	environ []string
 	log     string             // the file of the child's stderr
-	greet   func() string      // what a child that has come up is told first
+	armed   func() string      // the point that a child that has come up is told first
 	at      func(point string) // the child has stopped at a point
 
 	mu     sync.Mutex
 	addr   string        // "" while it is down
-	change chan struct{} // closed when addr changes
+	change chan struct{} // closed when addr, child or heard change
 	child  *child
 	starts int
+	told   int // the number of the last line to the child
+	heard  int // the last one that it has read
 }
 
 // child is one process.
@@ -109,6 +113,7 @@ func (s *service) once(ctx context.Context) (wasReady bool, err error) {
 	slow := time.AfterFunc(startWait, func() { _ = c.process.Kill() })
 	defer slow.Stop()
 
+	greeting, addr := 0, ""
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		word, rest, _ := strings.Cut(lines.Text(), " ")
@@ -116,8 +121,11 @@ func (s *service) once(ctx context.Context) (wasReady bool, err error) {
 		case "ready":
 			slow.Stop()
 			wasReady = true
-			s.tell(s.greet())
-			s.set(c, rest)
+			addr, greeting = rest, s.say(s.armed())
+		case "ok":
+			if n := s.hear(rest); n == greeting && greeting > 0 {
+				s.set(c, addr) // only now, so that what is armed counts from its first request on
+			}
 		case "at":
 			s.at(rest)
 			_ = c.process.Kill()
@@ -137,8 +145,7 @@ func (s *service) set(c *child, addr string) {
 		s.starts++
 	}
 	s.child, s.addr = c, addr
-	close(s.change)
-	s.change = make(chan struct{})
+	s.changed()
 }
 
 // leave asks the child to end, and makes it.
@@ -165,13 +172,55 @@ func (s *service) kill() {
 	<-c.ended
 }
 
-// tell sends a line to the child. One that is down is greeted when it comes up.
-func (s *service) tell(line string) {
+// say sends a point to the child, if there is one, and returns its number.
+func (s *service) say(point string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.told++
 	if s.child != nil {
-		_, _ = io.WriteString(s.child.stdin, line+"\n")
+		_, _ = fmt.Fprintf(s.child.stdin, "%d %s\n", s.told, point)
 	}
+	return s.told
+}
+
+// hear notes that the child has read a line.
+func (s *service) hear(number string) int {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = max(s.heard, n)
+	s.changed()
+	return n
+}
+
+// tell sends a point to the child and waits until it has read it. One that is
+// down learns what is armed when it comes up.
+func (s *service) tell(point string) {
+	n := s.say(point)
+	t := time.NewTimer(tellWait)
+	defer t.Stop()
+	for {
+		s.mu.Lock()
+		done, change := s.heard >= n || s.child == nil || s.addr == "", s.change
+		s.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-change:
+		case <-t.C:
+			return
+		}
+	}
+}
+
+// changed wakes who waits. The caller holds mu.
+func (s *service) changed() {
+	close(s.change)
+	s.change = make(chan struct{})
 }
 
 // address returns where the child is. While it is down, that waits a while.

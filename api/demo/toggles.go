@@ -24,11 +24,11 @@ func newToggles(f Faults, c *crasher) *toggles {
 }
 
 func (t *toggles) is(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if name == "crash" {
 		return t.crash.point() != ""
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t.on[name]
 }
 
@@ -62,12 +62,12 @@ func (t *toggles) flip(name, to, at string) (switched, error) {
 	if at != "" && (name != "crash" || !slices.Contains(crashPoints, at)) {
 		return switched{}, fmt.Errorf("at is %q; allowed for crash: %s", at, strings.Join(crashPoints, ", "))
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if name == "crash" {
 		point := t.crash.flip(to, at)
 		return switched{Toggle: name, Value: point != "", At: point, Meaning: t.crash.meaning(point)}, nil
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.on[name] = to == "on" || to == "" && !t.on[name]
 	return switched{Toggle: name, Value: t.on[name], Meaning: meanings[name][t.on[name]]}, nil
 }

@@ -139,7 +139,7 @@ func (w *world) startService(client *http.Client, gatewayAddr, shopAddr string) 
 		return err // each start of the demo begins its log anew
 	}
 	s := newService(command, w.config.Environ, filepath.Join(w.config.Data, logFile))
-	s.greet = w.crash.greeting
+	s.armed = w.crash.childPoint
 	s.at = func(point string) {
 		if w.crash.take(point) {
 			w.tellKilled(point)

@@ -1,0 +1,284 @@
+package demo_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestDM01_DuplicateCallbacksAndTheSameOrderTwice(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	d.set("duplicate")
+	for range 2 {
+		if code, status := d.order("ord_A"); code != http.StatusOK || status != "paid" {
+			t.Errorf("checkout: %d %s", code, status)
+		}
+	}
+	s := d.await("the copies of the callback", func(s stats) bool { return s.CallbacksSent >= 3 })
+	d.once(s, 1)
+	if s.CallbacksSeenTwiceByShop != 0 {
+		t.Errorf("the shop saw %d callbacks again: nobody was killed, so onced should have kept them",
+			s.CallbacksSeenTwiceByShop)
+	}
+}
+
+// The books are the demo's only memory: what is written into them between two
+// starts is a fault that no part of it made.
+func TestDM02_ChargedTwiceAndNotAtAllIsNoProof(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	d := start(t, data)
+	d.order("A")
+	d.once(d.stats(), 1)
+	d.stop()
+
+	appendLines(t, filepath.Join(data, "gateway-ledger.jsonl"),
+		`{"kind":"charge","id":"ch_2","reference":"A","amount":{"amount":"10.00","asset":"USD"},"at":"2026-01-01T00:00:00Z"}`)
+	appendLines(t, filepath.Join(data, "shop-orders.jsonl"),
+		`{"kind":"asked","order":"B","at":"2026-01-01T00:00:00Z"}`,
+		`{"kind":"accepted","order":"B","charge":"ch_9","at":"2026-01-01T00:00:00Z"}`,
+		`{"kind":"applied","order":"B","charge":"ch_9","at":"2026-01-01T00:00:00Z"}`,
+		`{"kind":"applied","order":"A","charge":"ch_2","at":"2026-01-01T00:00:00Z"}`)
+	s := start(t, data).stats()
+	if s.DistinctOrders != 2 || s.RealCharges != 2 || s.PaidOrders != 2 {
+		t.Fatalf("the totals should agree: %+v", s)
+	}
+	if s.ZeroDoubleCharges || s.Proven {
+		t.Errorf("the totals agree, but A paid twice and B never: %+v", s)
+	}
+	if s.OrdersWithoutCharge != 1 || s.OrdersWithChargesNot1 != 2 || s.MostChargesOnOneOrder != 2 {
+		t.Errorf("per order: %+v", s)
+	}
+	if len(s.WrongOrders) != 2 || s.WrongOrders[0].OrderID != "A" || s.WrongOrders[1].OrderID != "B" {
+		t.Errorf("the proof does not name A and B: %+v", s.WrongOrders)
+	}
+}
+
+func appendLines(t *testing.T, file string, lines ...string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(strings.Join(lines, "\n") + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDM03_DroppedCallbackIsFoundByReconciliation(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	d.set("drop")
+	if code, status := d.order("ord_A"); code != http.StatusAccepted || status != "pending" {
+		t.Errorf("checkout: %d %s, want it pending", code, status)
+	}
+	s := d.atRest(1)
+	d.once(s, 1)
+	if s.UndeliveredCallbacks != 1 || s.CallbacksSent != 0 {
+		t.Errorf("a callback was delivered although they are dropped: %+v", s)
+	}
+}
+
+func TestDM04_ImpatientClientsOfASlowGateway(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	d.set("delay")
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/checkout",
+			strings.NewReader(`{"orderId":"ord_A"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("the gateway was not slow: %s", resp.Status)
+		}
+		cancel()
+	}
+	s := d.atRest(1)
+	d.once(s, 1)
+}
+
+// Orders whose calls are delayed in each of the ways: charged and answered too
+// late, charged late after a look-up said there was none, lost.
+func TestDM04_EveryKindOfDelay(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	d.set("delay", "duplicate")
+	var clients sync.WaitGroup
+	const orders = 16
+	for i := range orders {
+		clients.Go(func() { d.order(fmt.Sprintf("ord_%d", i)) })
+	}
+	clients.Wait()
+	s := d.atRest(orders)
+	d.once(s, orders)
+	resp, err := http.Get(d.url + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page := read(t, resp.Body)
+	for _, story := range []string{"answered too late", "let the call lie", "was lost", "knew of no charge yet",
+		"instead of charging again"} {
+		if !strings.Contains(page, story) {
+			t.Errorf("no order met: %s", story)
+		}
+	}
+}
+
+func TestDM05_KilledAtEachPoint(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	orders, declined := 0, 0
+	for _, point := range []string{"before-intent", "before-charge", "after-charge", "after-outcome"} {
+		before := d.stats()
+		d.set("crash?at=" + point)
+		orders++
+		if code, status := d.order("ord-" + point); code != http.StatusOK || status != "paid" {
+			t.Errorf("%s: checkout: %d %s", point, code, status)
+		}
+		s := d.atRest(orders + declined)
+		if s.Kills[point] != 1 || s.ServiceStarts != before.ServiceStarts+1 || s.ServicePid == before.ServicePid {
+			t.Errorf("%s: the service was not killed: %+v", point, s)
+		}
+		if s.Toggles["crash"] {
+			t.Errorf("%s: still armed after the kill", point)
+		}
+		if s.RealCharges != orders || s.PaidOrders != orders || !s.Proven {
+			t.Errorf("%s: not charged once: %+v", point, s)
+		}
+		if point == "after-charge" { // nothing is charged when the card is declined
+			continue
+		}
+		d.set("crash?at=" + point)
+		declined++
+		if code, status := d.order("declined-" + point); code != http.StatusPaymentRequired || status != "failed" {
+			t.Errorf("%s: checkout with a declined card: %d %s", point, code, status)
+		}
+		s = d.atRest(orders + declined)
+		if s.Kills[point] != 2 || s.FailedOrders != declined || s.RealCharges != orders || !s.Proven {
+			t.Errorf("%s: a failed order: %+v", point, s)
+		}
+	}
+}
+
+func TestDM06_AThousandOrdersUnderEveryFault(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir(), "--orders=1000", "--clients=50", "--faults=all", "--seed=7")
+	if code := d.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	s := proofOf(t, d)
+	if s.DistinctOrders != 1000 || s.PendingOrders != 0 || s.ChargesWithoutOrder != 0 || s.OrdersWithoutCharge != 0 ||
+		s.FailedOrdersWithCharge != 0 || s.MostChargesOnOneOrder != 1 || !s.Proven || !s.ZeroDoubleCharges {
+		t.Errorf("the proof: %+v", s)
+	}
+	if s.RealCharges != s.PaidOrders || s.FailedOrders == 0 {
+		t.Errorf("paid %d, charged %d, declined %d", s.PaidOrders, s.RealCharges, s.FailedOrders)
+	}
+	for _, point := range []string{"before-intent", "before-charge", "after-charge", "after-outcome"} {
+		if s.Kills[point] == 0 {
+			t.Errorf("the service was never killed at %s", point)
+		}
+	}
+	for _, row := range []string{"real charges in the gateway's ledger", "proven: every paid order"} {
+		if !strings.Contains(d.out.String(), row) {
+			t.Errorf("the table lacks %q", row)
+		}
+	}
+	if strings.Contains(d.out.String(), "\r") {
+		t.Error("a progress bar without a terminal")
+	}
+	if _, err := os.Stat(filepath.Join(d.data, "gateway-ledger.jsonl")); err != nil {
+		t.Error(err)
+	}
+}
+
+// proofOf reads the line of JSON at the end of a run.
+func proofOf(t *testing.T, d *running) (s stats) {
+	t.Helper()
+	for line := range strings.Lines(d.out.String()) {
+		if strings.HasPrefix(line, "{") {
+			if err := json.Unmarshal([]byte(line), &s); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+	}
+	t.Fatalf("no proof was printed:\n%s", d.out)
+	return s
+}
+
+func TestDM07_SwitchesAnswerTheirNewValueDuringTraffic(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	var flips, traffic sync.WaitGroup
+	ended := make(chan struct{})
+	orders := make([]int, 4)
+	for i := range orders {
+		traffic.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+					orders[i]++
+					d.order(fmt.Sprintf("ord_%d_%d", i, orders[i]))
+				}
+			}
+		})
+	}
+	for _, name := range []string{"delay", "duplicate", "drop", "keys", "crash"} {
+		flips.Go(func() {
+			want := false
+			for i := range 20 {
+				path := "/toggle/" + name
+				if name == "crash" { // it turns itself off, so nobody can know what a flip does
+					path += map[bool]string{true: "?to=on", false: "?to=off"}[i%2 == 0]
+				}
+				want = i%2 == 0
+				code, answer := d.post(path, "")
+				if code != http.StatusOK || answer["value"] != want || answer["toggle"] != name || answer["meaning"] == "" {
+					t.Errorf("%s: %d %v, want %v", path, code, answer, want)
+				}
+			}
+		})
+	}
+	flips.Wait()
+	close(ended)
+	traffic.Wait()
+	for name, on := range d.stats().Toggles {
+		if on {
+			t.Errorf("%s is on after an even number of flips", name)
+		}
+	}
+	sum := 0
+	for _, n := range orders {
+		sum += n
+	}
+	d.once(d.atRest(sum), sum)
+}
+
+func read(t *testing.T, r io.Reader) string {
+	t.Helper()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

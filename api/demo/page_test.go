@@ -1,0 +1,118 @@
+package demo_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// request sends what a browser would, without following redirects.
+func (d *running) request(method, path, body string, header ...string) *http.Response {
+	d.t.Helper()
+	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func TestPageWorksWithoutScript(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	const html, form = "text/html,application/xhtml+xml", "application/x-www-form-urlencoded"
+	for _, step := range []struct{ path, body string }{
+		{"/toggle/duplicate?to=on", ""},
+		{"/toggle/duplicate?to=on", ""}, // a double click changes nothing
+		{"/checkout", url.Values{"orderId": {"ord_A"}}.Encode()},
+	} {
+		resp := d.request(http.MethodPost, step.path, step.body, "Accept", html, "Content-Type", form,
+			"Sec-Fetch-Site", "same-origin")
+		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" {
+			t.Errorf("%s: %s to %q", step.path, resp.Status, resp.Header.Get("Location"))
+		}
+	}
+	d.atRest(1)
+	resp := d.request(http.MethodGet, "/", "")
+	page := read(t, resp.Body)
+	for _, part := range []string{"no real money", `<noscript><meta http-equiv="refresh"`, "ord_A", "charged once",
+		`action="/toggle/duplicate?to=off"`, `action="/toggle/crash?to=on"`, `action="/toggle/reset"`,
+		"Nobody was charged twice", "The customer ordered."} {
+		if !strings.Contains(page, part) {
+			t.Errorf("the page lacks %s", part)
+		}
+	}
+	if strings.Contains(page, "<style") || strings.Contains(page, "style=") || strings.Contains(page, "onclick") {
+		t.Error("the page needs more than its policy allows")
+	}
+}
+
+func TestOnlyThisMachineAndThisPage(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	policy := d.request(http.MethodGet, "/", "").Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self'") ||
+		strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") {
+		t.Errorf("policy: %s", policy)
+	}
+	for _, c := range []struct {
+		name   string
+		header []string
+		want   int
+	}{
+		{"another page's form", []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+		{"another page's script", []string{"Origin", "https://example.com"}, http.StatusForbidden},
+		{"a name that leads here", []string{"Host", "rebound.example"}, http.StatusMisdirectedRequest},
+		{"curl", nil, http.StatusOK},
+		{"the address", []string{"Host", "127.0.0.1:3000"}, http.StatusOK},
+		{"the other address", []string{"Host", "[::1]:3000"}, http.StatusOK},
+	} {
+		if resp := d.request(http.MethodPost, "/toggle/keys", "", c.header...); resp.StatusCode != c.want {
+			t.Errorf("%s: %s, want %d", c.name, resp.Status, c.want)
+		}
+	}
+	if d.stats().Toggles["keys"] != true {
+		t.Error("a refused request flipped a switch")
+	}
+}
+
+func TestWrongRequests(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir())
+	for _, c := range []struct {
+		path, body string
+		want       int
+	}{
+		{"/toggle/gravity", "", http.StatusNotFound},
+		{"/toggle/delay?to=maybe", "", http.StatusBadRequest},
+		{"/toggle/delay?at=after-charge", "", http.StatusBadRequest},
+		{"/toggle/crash?at=lunch", "", http.StatusBadRequest},
+		{"/checkout", "", http.StatusBadRequest},
+		{"/checkout", "{", http.StatusBadRequest},
+		{"/checkout", `{"orderId":""}`, http.StatusBadRequest},
+		{"/checkout", `{"orderId":"../x"}`, http.StatusBadRequest},
+		{"/checkout", `{"orderId":"<script>"}`, http.StatusBadRequest},
+		{"/checkout", `{"orderId":"` + strings.Repeat("x", 65) + `"}`, http.StatusBadRequest},
+		{"/checkout", strings.Repeat(" ", 5000), http.StatusBadRequest},
+	} {
+		code, answer := d.post(c.path, c.body)
+		if code != c.want || answer["error"] == "" {
+			t.Errorf("%s %.40s: %d %v, want %d", c.path, c.body, code, answer, c.want)
+		}
+	}
+	if s := d.stats(); s.DistinctOrders != 0 {
+		t.Errorf("a refused order was placed: %+v", s)
+	}
+}

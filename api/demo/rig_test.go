@@ -1,0 +1,233 @@
+package demo_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// program is the real binary, built once.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "onced-demo-test")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	program = filepath.Join(dir, "onced")
+	build := exec.Command("go", "build", "-o", program, "onced")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	code := 1
+	if err := build.Run(); err == nil {
+		code = m.Run()
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// patience bounds every wait of a test.
+const patience = 90 * time.Second
+
+// stats is what the tests read of /stats.
+type stats struct {
+	DistinctOrders, RealCharges                               int
+	ZeroDoubleCharges, Proven, Protected                      bool
+	PaidOrders, FailedOrders, PendingOrders                   int
+	OrdersWithChargesNot1, ChargesWithoutOrder                int
+	OrdersWithoutCharge, FailedOrdersWithCharge               int
+	MostChargesOnOneOrder, OpenUnknowns, UndeliveredCallbacks int
+	CallbacksSent, CallbacksSeenTwiceByShop, ServiceStarts    int
+	ServicePid                                                int
+	Kills                                                     map[string]int
+	Toggles                                                   map[string]bool
+	WrongOrders                                               []struct {
+		OrderID string
+		Charges int
+	}
+}
+
+// running is a demo in a process of its own.
+type running struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	data string
+	url  string
+	out  *bytes.Buffer // stdout and stderr; read it after the end
+	end  chan struct{}
+	err  error
+}
+
+var urlInLine = regexp.MustCompile(`http://localhost:\d+`)
+
+// start runs the demo on a free port and returns when it says where it is.
+func start(t *testing.T, data string, args ...string) *running {
+	t.Helper()
+	d := &running{t: t, data: data, out: new(bytes.Buffer), end: make(chan struct{})}
+	d.cmd = exec.Command(program, append([]string{"demo", "--port=0", "--data", data}, args...)...)
+	d.cmd.Env = append(os.Environ(), "ONCED_LISTEN=not an address") // must not reach the service
+	r, w := io.Pipe()
+	d.cmd.Stdout, d.cmd.Stderr = w, w
+	found := make(chan string, 1)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for lines := bufio.NewScanner(r); lines.Scan(); {
+			d.out.WriteString(lines.Text() + "\n")
+			if u := urlInLine.FindString(lines.Text()); u != "" {
+				select {
+				case found <- u:
+				default:
+				}
+			}
+		}
+	})
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		d.err = d.cmd.Wait()
+		_ = w.Close()
+		reading.Wait()
+		close(d.end)
+	}()
+	t.Cleanup(func() {
+		d.stop()
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(data, "onced.log"))
+			t.Logf("the demo said:\n%s\nits service:\n%s", d.out, log)
+		}
+	})
+	select {
+	case d.url = <-found:
+	case <-d.end:
+		t.Fatalf("the demo ended at its start: %v\n%s", d.err, d.out)
+	case <-time.After(patience):
+		t.Fatal("the demo does not start")
+	}
+	return d
+}
+
+// stop interrupts the demo, as Ctrl-C does, and waits for its end.
+func (d *running) stop() {
+	_ = d.cmd.Process.Signal(os.Interrupt)
+	d.wait()
+}
+
+func (d *running) wait() (code int) {
+	d.t.Helper()
+	select {
+	case <-d.end:
+	case <-time.After(patience):
+		_ = d.cmd.Process.Kill()
+		<-d.end
+		d.t.Fatal("the demo does not end")
+	}
+	return d.cmd.ProcessState.ExitCode()
+}
+
+func (d *running) post(path, body string) (status int, answer map[string]any) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		d.t.Errorf("POST %s: %v", path, err)
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		d.t.Errorf("POST %s: %s: %v", path, resp.Status, err)
+	}
+	return resp.StatusCode, answer
+}
+
+// order places an order, once, and returns its status.
+func (d *running) order(id string) (code int, status string) {
+	d.t.Helper()
+	code, answer := d.post("/checkout", `{"orderId":"`+id+`"}`)
+	status, _ = answer["status"].(string)
+	return code, status
+}
+
+// set flips switches and checks what the answers say.
+func (d *running) set(paths ...string) {
+	d.t.Helper()
+	for _, p := range paths {
+		if code, answer := d.post("/toggle/"+p, ""); code != http.StatusOK || answer["value"] != true {
+			d.t.Fatalf("toggle %s: %d %v", p, code, answer)
+		}
+	}
+}
+
+func (d *running) stats() (s stats) {
+	d.t.Helper()
+	resp, err := http.Get(d.url + "/stats")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		d.t.Fatal(err)
+	}
+	return s
+}
+
+// await reads the live stream, and the stats with each of its messages, until
+// they are as wanted.
+func (d *running) await(what string, wanted func(stats) bool) stats {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/events", http.NoBody)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if s := d.stats(); wanted(s) {
+			return s
+		}
+	}
+	d.t.Fatalf("waited in vain for: %s; stats: %+v", what, d.stats())
+	return stats{}
+}
+
+// atRest waits until every order came to its end.
+func (d *running) atRest(orders int) stats {
+	d.t.Helper()
+	return d.await(fmt.Sprintf("%d orders to end", orders), func(s stats) bool {
+		return s.DistinctOrders == orders && s.PendingOrders == 0
+	})
+}
+
+// once checks that every order was charged once.
+func (d *running) once(s stats, orders int) {
+	d.t.Helper()
+	if s.DistinctOrders != orders || s.RealCharges != orders || s.PaidOrders != orders || !s.ZeroDoubleCharges ||
+		!s.Proven || s.MostChargesOnOneOrder > 1 {
+		d.t.Errorf("not every one of %d orders was charged once: %+v", orders, s)
+	}
+}
