@@ -133,7 +133,8 @@ func TestAFailedReloadIsSeen(t *testing.T) {
 	r := start(t, o)
 	scrape := func() string {
 		w := httptest.NewRecorder()
-		r.app.parts.metrics.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		r.app.parts.metrics.ServeHTTP(w, req)
 		return w.Body.String()
 	}
 	before := metric(t, scrape(), "onced_config_last_reload_success_timestamp_seconds")

@@ -340,7 +340,7 @@ func TestScrapeUnderLoad(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	wg.Wait()
 	scrape(t, m).want(t, 801, "onced_http_requests_total", "route=/livez")
 }

@@ -175,8 +175,9 @@ func outcomeOf(k claim.Kind) string {
 		return "taken_over"
 	case claim.Replay:
 		return "replayed"
+	default:
+		return in(claimOutcomes, k.String())
 	}
-	return in(claimOutcomes, k.String())
 }
 
 // UpstreamDone reports one call of the upstream of a configured route. Outcome is

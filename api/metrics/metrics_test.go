@@ -52,7 +52,7 @@ func (c *clock) pass(d time.Duration) {
 func text(t *testing.T, m *metrics.Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("the answer is %d: %s", w.Code, w.Body)
 	}
@@ -135,7 +135,7 @@ func full(t *testing.T) *metrics.Metrics {
 	} {
 		m.RequestDone(r)
 	}
-	for k := claim.Kind(0); k < 20; k++ {
+	for k := range claim.Kind(20) {
 		for op := range strings.FieldsSeq("begin done refused release unknown heartbeat looked_up repeat " +
 			"resolve recover sweep key_4242") {
 			m.ClaimDecided(op, k)

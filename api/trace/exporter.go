@@ -126,7 +126,7 @@ func (e *exporter) post(ctx context.Context, body []byte) (again bool, after tim
 	if err != nil {
 		return ctx.Err() == nil, 0, withoutURL(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again
 	if resp.StatusCode/100 == 2 {
 		return false, 0, nil
@@ -144,8 +144,7 @@ func (e *exporter) post(ctx context.Context, body []byte) (again bool, after tim
 
 // withoutURL drops the URL, which may hold a password.
 func withoutURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

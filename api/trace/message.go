@@ -76,8 +76,9 @@ func kind(k trace.SpanKind) tracepb.Span_SpanKind {
 		return tracepb.Span_SPAN_KIND_SERVER
 	case trace.SpanKindClient:
 		return tracepb.Span_SPAN_KIND_CLIENT
+	default:
+		return tracepb.Span_SPAN_KIND_INTERNAL // we make no other
 	}
-	return tracepb.Span_SPAN_KIND_INTERNAL // we make no other
 }
 
 func statusOf(s sdk.Status) *tracepb.Status {
@@ -86,8 +87,9 @@ func statusOf(s sdk.Status) *tracepb.Status {
 		return &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR, Message: s.Description}
 	case codes.Ok:
 		return &tracepb.Status{Code: tracepb.Status_STATUS_CODE_OK}
+	default:
+		return &tracepb.Status{}
 	}
-	return &tracepb.Status{}
 }
 
 func attributes(attrs []attribute.KeyValue) []*commonpb.KeyValue {
@@ -102,7 +104,7 @@ func attributes(attrs []attribute.KeyValue) []*commonpb.KeyValue {
 		case attribute.FLOAT64:
 			v.Value = &commonpb.AnyValue_DoubleValue{DoubleValue: a.Value.AsFloat64()}
 		default:
-			v.Value = &commonpb.AnyValue_StringValue{StringValue: a.Value.Emit()}
+			v.Value = &commonpb.AnyValue_StringValue{StringValue: a.Value.String()}
 		}
 		out = append(out, &commonpb.KeyValue{Key: string(a.Key), Value: v})
 	}

@@ -203,7 +203,7 @@ func TestExportIsRepeated(t *testing.T) {
 // A collector that takes connections and never answers slows nothing: spans end
 // at once, the queue is bounded, and the shutdown keeps to its time.
 func TestSilentCollector(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestSilentCollector(t *testing.T) {
 
 // Shutdown has a bound of its own.
 func TestShutdownIsBounded(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,8 +202,9 @@ func (t *Tracer) Request(r *http.Request) (_ context.Context, end func(api.Done)
 		return r.Context(), func(api.Done) {}
 	}
 	ctx := t.context.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	ctx, span := t.tracer.Start(ctx, "HTTP", trace.WithSpanKind(trace.SpanKindServer))
-	return ctx, func(d api.Done) {
+	server := trace.WithSpanKind(trace.SpanKindServer)
+	ctx, span := t.tracer.Start(ctx, "HTTP", server) //nolint:spancheck // the caller ends it
+	return ctx, func(d api.Done) {                   //nolint:spancheck // the caller ends it
 		method, name := d.Method, d.Method
 		if method == "other" {
 			method, name = "_OTHER", "HTTP"

@@ -72,13 +72,13 @@ func (c *collected) spans(t *testing.T) tracetest.SpanStubs {
 func attrs(s tracetest.SpanStub) map[string]string {
 	out := map[string]string{}
 	for _, a := range s.Attributes {
-		out[string(a.Key)] = a.Value.Emit()
+		out[string(a.Key)] = a.Value.String()
 	}
 	return out
 }
 
 func request(method, target, traceparent string) *http.Request {
-	r := httptest.NewRequest(method, target, nil)
+	r := httptest.NewRequestWithContext(context.Background(), method, target, nil)
 	if traceparent != "" {
 		r.Header.Set("Traceparent", traceparent)
 	}
