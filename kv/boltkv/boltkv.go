@@ -10,7 +10,8 @@
 // # What is not
 //
 // A disk that lies about syncing, and network file systems whose locks or
-// syncs do not hold, are outside it. The file does not shrink by itself.
+// syncs do not hold, are outside it. The file does not shrink by itself. A disk
+// that cannot read a page of the file ends the process.
 //
 // # After a commit error
 //
@@ -27,13 +28,15 @@
 //
 // # What it costs
 //
-// NOTES.md has the figures and how to get them again. With 10 million rows in
-// 2.6 GB a store opens in milliseconds with a cold cache and takes a few
-// megabytes of memory of its own; what it reads stays in the system's cache.
+// NOTES.md has the figures and how to get them again. Ten million rows in 2.6
+// GB open in 10 ms with a cold cache, with 1 MiB of memory of its own, 7 MiB
+// under load; what is read stays in the system's cache. A lone insert writes
+// some 28 KiB, an idle store nothing.
+//
 // The list of free pages is written with each commit while it is short. After
-// a purge it can be long; it is then kept out of the file until Close. When the
-// process is killed in that state, the next opening reads the file once in
-// order to rebuild it. A store that nobody writes to writes nothing.
+// a purge it can be long (5 MB); it is then kept out of the file until Close.
+// When the process is killed in that state, the next opening reads the file
+// once in order to rebuild it: 8 s for 2.6 GB on a disk of 300 MB/s.
 package boltkv
 
 import (
