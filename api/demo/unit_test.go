@@ -1,0 +1,385 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"onced/kv"
+)
+
+// What the demo shows depends on these.
+func TestTimesFitTogether(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		less, more time.Duration
+	}{
+		{"a late answer comes after the time-out", CallTimeout, answerFrom},
+		{"a late charge comes after the time-out", CallTimeout, belatedFrom},
+		{"a late charge is allowed", belatedTo, BookBy},
+		{"and settled before a look-up is believed", BookBy + time.Second, SettlesAfter},
+		{"a late callback is late", CallTimeout, callbackLate},
+		{"a checkout says pending before reconciliation finds the charge", callbackWait, missingAfter},
+		{"a checkout outlives a lost call", SettlesAfter + 2*CallTimeout, outcomeWait},
+	} {
+		if c.less >= c.more {
+			t.Errorf("%s: %s is not less than %s", c.what, c.less, c.more)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	a, same, other := newPlan(7, true), newPlan(7, true), newPlan(8, true)
+	differ, kinds, copies, drops, declines := 0, map[slowness]int{}, map[int]int{}, 0, 0
+	const n = 10_000
+	for i := range n {
+		id := fmt.Sprintf("ord_%d", i)
+		if a.slow(id, 1) != same.slow(id, 1) || a.copies(id) != same.copies(id) || a.drops(id) != same.drops(id) ||
+			a.declines(id) != same.declines(id) || a.between("x", id, 0, time.Hour) != same.between("x", id, 0, time.Hour) {
+			t.Fatalf("%s: one seed, two plans", id)
+		}
+		if a.slow(id, 1) != other.slow(id, 1) {
+			differ++
+		}
+		kinds[a.slow(id, 1)]++
+		copies[a.copies(id)]++
+		if a.drops(id) {
+			drops++
+		}
+		if a.declines(id) {
+			declines++
+		}
+		if a.slow(id, lastDelayed+1) != prompt {
+			t.Fatalf("%s: delayed for ever", id)
+		}
+	}
+	near := func(what string, got, percent int) {
+		if want := n * percent / 100; got < want*9/10 || got > want*11/10 {
+			t.Errorf("%s: %d of %d, want about %d", what, got, n, want)
+		}
+	}
+	near("prompt", kinds[prompt], 85)
+	near("delayed in all", kinds[tardy]+kinds[belated]+kinds[lost], 15)
+	near("alone", copies[1], 70)
+	near("three to five copies", copies[3]+copies[4]+copies[5], 30)
+	near("dropped", drops, 15)
+	if kinds[tardy] == 0 || kinds[belated] == 0 || kinds[lost] == 0 || declines == 0 || differ == 0 {
+		t.Errorf("kinds %v, declined %d, other seed differs %d times", kinds, declines, differ)
+	}
+	if by := newPlan(1, false); by.slow("x", 1) == prompt || by.copies("x") < 3 || !by.drops("x") || by.declines("x") {
+		t.Error("a switch that a person flips is always felt")
+	}
+}
+
+func TestJournal(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "journal")
+	j, err := openJournal(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writers sync.WaitGroup
+	const n = 200
+	for i := range n {
+		writers.Go(func() {
+			if err := j.append(i); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
+	if _, err := j.file.WriteString(`"torn`); err != nil { // a crash in the middle of a line
+		t.Fatal(err)
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	collect := func(line []byte) error { seen[string(line)] = true; return nil }
+	if j, err = openJournal(name, collect); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.append("after"); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.append("closed"); err == nil {
+		t.Error("a line that was not written was acknowledged")
+	}
+	if err := j.append("again"); err == nil {
+		t.Error("a file that nobody knows was written on")
+	}
+	clear(seen)
+	if _, err := openJournal(name, collect); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != n+1 || !seen["0"] || !seen[`"after"`] {
+		t.Errorf("%d lines, want %d", len(seen), n+1)
+	}
+	bad := errors.New("bad")
+	if _, err := openJournal(name, func([]byte) error { return bad }); !errors.Is(err, bad) ||
+		!strings.Contains(err.Error(), "line 1") {
+		t.Errorf("a line that cannot be read: %v", err)
+	}
+}
+
+// books opens an empty ledger and an empty shop.
+func books(t *testing.T) (*ledger, *shop) {
+	t.Helper()
+	l, err := openLedger(filepath.Join(t.TempDir(), ledgerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := openShop(filepath.Join(t.TempDir(), ordersFile), &shop{clock: kv.SystemClock(), stories: newStories()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = l.close(), s.close() })
+	return l, s
+}
+
+// Each line: the orders as name:state, the charges by order, and what the proof says.
+func TestProofTable(t *testing.T) {
+	for _, c := range []struct {
+		orders, charges string
+		want            Proof
+	}{
+		{"", "", Proof{ZeroDoubleCharges: true, Proven: true}},
+		{"A:paid", "A", Proof{Paid: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true, Proven: true}},
+		{"A:paid", "A A", Proof{Paid: 1, RealCharges: 2, Most: 2, ChargesNot1: 1}},
+		{"A:paid", "", Proof{Paid: 1, NoCharge: 1, ChargesNot1: 1, ZeroDoubleCharges: true}},
+		{"A:paid B:paid", "A A", Proof{Paid: 2, RealCharges: 2, Most: 2, NoCharge: 1, ChargesNot1: 2}},
+		{"A:failed", "", Proof{Failed: 1, ZeroDoubleCharges: true, Proven: true}},
+		{"A:failed", "A", Proof{Failed: 1, RealCharges: 1, Most: 1, OnFailed: 1, ZeroDoubleCharges: true}},
+		{"A:failed", "A A", Proof{Failed: 1, RealCharges: 2, Most: 2, OnFailed: 1, ChargesNot1: 1}},
+		{"A:pending", "", Proof{Pending: 1, ZeroDoubleCharges: true}},
+		{"A:pending", "A", Proof{Pending: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true}},
+		{"A:pending", "A A", Proof{Pending: 1, RealCharges: 2, Most: 2, ChargesNot1: 1}},
+		{"A:unknown", "A", Proof{Pending: 1, Unknowns: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true}},
+		{"", "X", Proof{RealCharges: 1, Most: 1, NoOrder: 1, ZeroDoubleCharges: true}},
+		{"A:paid", "A X X", Proof{Paid: 1, RealCharges: 3, Most: 2, NoOrder: 2}},
+		{"A:paid A:applied", "A", Proof{Paid: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true, Proven: true}},
+	} {
+		l, s := books(t)
+		for field := range strings.FieldsSeq(c.orders) {
+			id, state, _ := strings.Cut(field, ":")
+			lines := map[string][]string{"paid": {kindAsked, kindAccepted, kindApplied}, "failed": {kindAsked, kindDeclined},
+				"pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
+			for _, kind := range lines {
+				if err := s.add(orderEntry{Kind: kind, Order: id}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if state == "unknown" {
+				s.unknownNow(id)
+			}
+		}
+		for reference := range strings.FieldsSeq(c.charges) {
+			if err := l.add(entry{Kind: kindCharge, ID: l.nextID(), Reference: reference}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := prove(s, l, time.Now().Add(time.Minute))
+		for _, u := range got.OldUnknowns {
+			if u.AgeMS < 59_000 {
+				t.Errorf("%q, %q: an unknown of %d ms", c.orders, c.charges, u.AgeMS)
+			}
+		}
+		c.want.DistinctOrders = c.want.Paid + c.want.Failed + c.want.Pending
+		c.want.Undelivered = c.want.RealCharges
+		got.Wrong, got.OldUnknowns = nil, nil
+		if a, b := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want); a != b {
+			t.Errorf("orders %q, charges %q:\n got %s\nwant %s", c.orders, c.charges, a, b)
+		}
+		if holds := got.verdict(got.DistinctOrders) == nil; holds != c.want.Proven {
+			t.Errorf("orders %q, charges %q: the verdict is %v", c.orders, c.charges, got.verdict(got.DistinctOrders))
+		}
+		if err := got.verdict(got.DistinctOrders + 1); !errors.Is(err, ErrProof) {
+			t.Error("a run that placed too few orders counts")
+		}
+	}
+}
+
+// newGateway makes a gateway without a shop.
+func newGateway(t *testing.T, f Faults, clock kv.Clock) *gateway {
+	t.Helper()
+	l, _ := books(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &crasher{kill: func() {}, tell: func(string) {}, killed: func(string) {}}
+	g := &gateway{ledger: l, toggles: newToggles(f, c), crash: c, plan: newPlan(1, false), clock: clock,
+		stories: newStories(), ctx: ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{},
+		callbackURL: func(context.Context) (string, error) { return "", errors.New("nobody listens") }}
+	t.Cleanup(func() { cancel(); g.work.Wait() })
+	return g
+}
+
+func (g *gateway) ask(key, reference string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, chargesPath,
+		strings.NewReader(`{"reference":"`+reference+`","amount":{"amount":"10.00","asset":"USD"}}`))
+	r.Header.Set("Idempotency-Key", key)
+	w := httptest.NewRecorder()
+	g.handler().ServeHTTP(w, r)
+	return w
+}
+
+func TestGatewayIgnoresKeysUnlessToldOtherwise(t *testing.T) {
+	for _, honours := range []bool{false, true} {
+		g := newGateway(t, Faults{Keys: honours, Drop: true}, kv.SystemClock())
+		var clients sync.WaitGroup
+		for range 8 {
+			clients.Go(func() {
+				if w := g.ask("key", "A"); w.Code != http.StatusCreated {
+					t.Errorf("keys %v: %d", honours, w.Code)
+				}
+			})
+		}
+		clients.Wait()
+		want := map[bool]int{false: 8, true: 1}[honours]
+		if charges, _ := g.ledger.counts(); charges["A"] != want {
+			t.Errorf("keys %v: %d charges, want %d", honours, charges["A"], want)
+		}
+		g.ask("other", "A")
+		if charges, _ := g.ledger.counts(); charges["A"] != want+1 {
+			t.Errorf("keys %v: another key: %d charges", honours, charges["A"])
+		}
+	}
+}
+
+// The gateway keeps its promise: what it could not charge in time, it never charges.
+func TestGatewayChargesNothingTooLate(t *testing.T) {
+	now := time.Unix(1000, 0)
+	g := newGateway(t, Faults{Drop: true}, kv.ClockFunc(func() time.Time { return now }))
+	amount, err := price()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := job{chargeRequest: chargeRequest{Reference: "A", Amount: amount}, arrived: now}
+	now = now.Add(BookBy + time.Millisecond)
+	if _, booked := g.book(j); booked {
+		t.Error("charged too late")
+	}
+	now = now.Add(-2 * time.Millisecond)
+	if _, booked := g.book(j); !booked {
+		t.Error("not charged in time")
+	}
+}
+
+func TestCrashIsOncePerArming(t *testing.T) {
+	var killed []string
+	c := &crasher{kill: func() {}, tell: func(string) {}, killed: func(p string) { killed = append(killed, p) }}
+	for range 2 * len(crashPoints) {
+		point := c.flip("", "")
+		for range 3 {
+			for _, p := range crashPoints {
+				c.pass(p)
+			}
+		}
+		if c.point() != "" || killed[len(killed)-1] != point {
+			t.Fatalf("armed at %s, killed at %v", point, killed)
+		}
+	}
+	if want := append(crashPoints, crashPoints...); fmt.Sprint(killed) != fmt.Sprint(want) {
+		t.Errorf("killed at %v, want %v", killed, want)
+	}
+	c.flip("on", beforeIntent)
+	if c.flip("", "") != "" || c.pass(beforeIntent) {
+		t.Error("disarmed, and killed all the same")
+	}
+}
+
+// While the service does not come up, a checkout is answered 503, and when to
+// ask again.
+func TestCheckoutWhileTheServiceIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s := books(t)
+		s.payer = guarded{service: newService(nil, nil, ""), client: http.DefaultClient}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		d := &demo{ctx: ctx, world: &world{shop: s, stories: s.stories, ctx: ctx}}
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/checkout", strings.NewReader(`{"orderId":"A"}`))
+		began := time.Now()
+		d.handler().ServeHTTP(w, r)
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+		}
+		var v view
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || v.Status != statePending {
+			t.Errorf("%s: %v", w.Body, err)
+		}
+		if took := time.Since(began); took > outcomeWait+time.Second {
+			t.Errorf("it waited %s", took)
+		}
+		if left := s.left(10); len(left) != 1 {
+			t.Errorf("nobody will pursue the order: %v", left)
+		}
+	})
+}
+
+func TestListensOnLoopbackOnly(t *testing.T) {
+	listeners, err := listen(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(listeners)
+	for _, l := range listeners {
+		if a, ok := l.Addr().(*net.TCPAddr); !ok || !a.IP.IsLoopback() || a.Port != portOf(listeners[0]) {
+			t.Errorf("it listens at %s", l.Addr())
+		}
+	}
+	_, err = listen(t.Context(), portOf(listeners[0]))
+	taken, ok := errors.AsType[*PortError](err)
+	if !ok || !strings.Contains(taken.Remedy(), "--port=3001") {
+		t.Fatalf("a port that is taken: %v", err)
+	}
+	if taken.Owner != "" && !strings.Contains(taken.Owner, fmt.Sprint(os.Getpid())) {
+		t.Errorf("the owner is %s, not this process", taken.Owner)
+	}
+}
+
+func TestParseFaults(t *testing.T) {
+	for text, want := range map[string]Faults{
+		"": {}, "none": {}, "all": {Delay: true, Duplicate: true, Drop: true, Crash: true},
+		"keys": {Keys: true}, "delay, drop": {Delay: true, Drop: true}, "crash,duplicate": {Crash: true, Duplicate: true},
+	} {
+		if got, err := ParseFaults(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"All", "delay,", "fire", "all,keys"} {
+		if _, err := ParseFaults(text); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+func TestStoriesAreBounded(t *testing.T) {
+	s := newStories()
+	for i := range 3 * storiesKept {
+		for range 5 {
+			s.tell(fmt.Sprint(i), "again")
+		}
+		for j := range 2 * linesKept {
+			s.tell(fmt.Sprint(i), fmt.Sprint(j))
+		}
+	}
+	last := s.last()
+	if len(last) != storiesKept || len(s.live) != storiesKept || last[0].order != fmt.Sprint(3*storiesKept-1) {
+		t.Errorf("%d stories, the newest of %s", len(last), last[0].order)
+	}
+	if got := last[0]; len(got.lines) != linesKept || got.more != linesKept+1 || got.lines[0] != (line{"again", 5}) {
+		t.Errorf("%d lines, %d more, first %v", len(got.lines), got.more, got.lines[0])
+	}
+}
