@@ -1,0 +1,308 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+)
+
+// Next returns the state after the event and what is to be done. The state given
+// is not changed. An error is an [*Error]: the state does not allow the event, and
+// nothing is to be stored. Events that come twice or too late change nothing.
+func Next(def *Def, s State, ev Event, now time.Time) (State, []Effect, error) {
+	if ev.Step < 0 || ev.Step >= len(s.Steps) || ev.Call.Step < 0 || ev.Call.Step >= len(s.Steps) {
+		return s, nil, &Error{Status: s.Status, Problem: "it has no such step"}
+	}
+	m := &move{def: def, s: s.clone(), ev: ev, now: now}
+	if s.Status.Terminal() {
+		m.late()
+		return s, m.effects, m.err
+	}
+	m.apply()
+	if m.err != nil {
+		return s, nil, m.err
+	}
+	m.settle()
+	m.tell(&s)
+	return m.s, m.effects, nil
+}
+
+// move is one transition in the making.
+type move struct {
+	def     *Def
+	s       State
+	ev      Event
+	now     time.Time
+	effects []Effect
+	err     error
+}
+
+func (m *move) apply() {
+	switch m.ev.Kind {
+	case Begin:
+		m.begin()
+	case Result:
+		if m.ev.Call.Kind == Undo {
+			m.undoResult(m.ev.Call.Step)
+		} else {
+			m.result(m.ev.Call.Step)
+		}
+	case Found:
+		m.found(m.ev.Step)
+	case Signal:
+		m.signal(m.ev.Step)
+	case Wake:
+		m.wake()
+	case Recover:
+		m.recover()
+	case Park:
+		m.hold(m.ev.Hold, max(m.current(), 0), m.ev.Text)
+	case Operate:
+		m.operate()
+	default:
+		m.fail("event %d is not known", m.ev.Kind)
+	}
+}
+
+func (m *move) fail(format string, args ...any) {
+	m.err = &Error{Status: m.s.Status, Problem: fmt.Sprintf(format, args...)}
+}
+
+func (m *move) note(n Note, i int, text string) {
+	m.effects = append(m.effects, Effect{Kind: EffectNote, Step: i, Note: n, Text: text})
+}
+
+// at returns a step's policy and state.
+func (m *move) at(i int) (*Step, *StepState) { return &m.def.Steps[i], &m.s.Steps[i] }
+
+// Want returns the call that the run wants next and when; ok is false when it
+// wants none: it has ended, waits for a signal or a person, or a call is under way.
+func Want(def *Def, s *State) (c Call, at time.Time, ok bool) {
+	if s.Status.Terminal() || s.Hold != HoldNone {
+		return Call{}, time.Time{}, false
+	}
+	i := current(def, s)
+	if i < 0 {
+		return Call{}, time.Time{}, false
+	}
+	st := &s.Steps[i]
+	switch {
+	case st.Undo == UndoDue:
+		return Call{Step: i, Kind: Undo, UndoNo: max(st.UndoNo, 1), Try: st.UndoSends + 1}, st.NextAt, true
+	case st.Undo != UndoNone:
+	case st.Status == Ready || st.Status == Unknown && st.Resend:
+		return Call{Step: i, Kind: Action, Try: st.Sends + 1}, st.NextAt, true
+	case st.Status == Unknown && def.Steps[i].Check:
+		return Call{Step: i, Kind: Look, Try: st.Looks + 1}, st.NextAt, true
+	}
+	return Call{}, time.Time{}, false
+}
+
+// WakeAt returns when the run needs a [Wake], or its next call if that is not due
+// now; zero is never.
+func WakeAt(def *Def, s *State, now time.Time) (wake time.Time) {
+	if s.Status.Terminal() || s.Hold != HoldNone {
+		return time.Time{}
+	}
+	_, at, ok := Want(def, s)
+	i := current(def, s)
+	switch {
+	case ok && at.After(now):
+		wake = at
+	case !ok && i >= 0 && s.Steps[i].Status == Waiting:
+		wake = s.Steps[i].NextAt
+	}
+	if !s.Back && !s.Deadline.IsZero() && (wake.IsZero() || wake.After(s.Deadline)) {
+		wake = s.Deadline
+	}
+	return wake
+}
+
+func (m *move) current() int { return current(m.def, &m.s) }
+
+// current is the step that the run is at, or -1 at its end.
+func current(def *Def, s *State) int {
+	if !s.Back {
+		for i := range s.Steps {
+			if st := s.Steps[i].Status; st != Done && st != Skipped {
+				return i
+			}
+		}
+		return -1
+	}
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if stands(&def.Steps[i], &s.Steps[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// stands reports that a step keeps a run from being undone.
+func stands(step *Step, st *StepState) bool {
+	if st.Undo == UndoDone || st.Undo == UndoSkipped {
+		return false
+	}
+	switch st.Status {
+	case Ready, Started, Waiting, Unknown:
+		return true
+	case Done:
+		return step.HasUndo || step.Irreversible || step.Pivot
+	}
+	return false
+}
+
+// settle goes on until a call, an event or a person is needed.
+func (m *move) settle() {
+	for m.s.Hold == HoldNone && !m.s.Status.Terminal() && m.advance() {
+	}
+	if m.s.Status.Terminal() {
+		return
+	}
+	m.s.Status = Running
+	if m.s.Back {
+		m.s.Status = Compensating
+	}
+	for i := range m.s.Steps {
+		if m.s.Steps[i].Undo == UndoStuck {
+			m.s.Status = Stuck
+		}
+	}
+	if m.s.Hold != HoldNone {
+		m.s.Status = Held
+	}
+}
+
+// advance makes one transition that needs nobody, and reports whether there was one.
+func (m *move) advance() bool {
+	i := m.current()
+	if i < 0 {
+		m.end()
+		return true
+	}
+	step, st := m.at(i)
+	switch {
+	case !m.s.Back && st.Status == Pending && step.NoAction:
+		st.Status = Waiting
+		st.NextAt = m.awaitEnd(step)
+		m.note(NoteWaiting, i, "")
+		if st.Signal != OutcomeUnknown {
+			m.heard(i)
+		}
+		return true
+	case !m.s.Back && st.Status == Pending:
+		st.Status, st.NextAt = Ready, time.Time{}
+		return true
+	case m.s.Back && st.Status == Done && st.Undo == UndoNone && !step.HasUndo:
+		m.hold(HoldIrreversible, i, "step "+step.Name+" stands and cannot be undone")
+	case m.s.Back && st.Status == Done && st.Undo == UndoNone:
+		st.Undo, st.NextAt = UndoDue, time.Time{}
+		return true
+	}
+	return false
+}
+
+func (m *move) awaitEnd(step *Step) time.Time {
+	if step.AwaitFor <= 0 {
+		return time.Time{}
+	}
+	return m.now.Add(step.AwaitFor)
+}
+
+// end is the end of a run of which nothing is left to do.
+func (m *move) end() {
+	m.s.Status = Completed
+	if m.s.Back {
+		m.s.Status = Compensated
+		for i := range m.s.Steps {
+			if m.s.Steps[i].Undo == UndoSkipped {
+				m.s.Status = Closed // an effect stands, by the word of a person
+			}
+		}
+	}
+	m.s.Deadline = time.Time{}
+	m.note(NoteEnd, 0, m.s.Status.String())
+}
+
+// tell says that the run has come to a state that others care about.
+func (m *move) tell(old *State) {
+	s := &m.s
+	same := s.Status == old.Status && s.Hold == old.Hold && s.HoldStep == old.HoldStep
+	if same || s.Status == Running || s.Status == Compensating {
+		return
+	}
+	m.effects = append(m.effects, Effect{Kind: EffectTell})
+}
+
+// hold stops the run until a person acts.
+func (m *move) hold(h Hold, i int, text string) {
+	m.s.Hold, m.s.HoldStep, m.s.Reason = h, i+1, text
+	m.note(NoteHeld, i, text)
+}
+
+// released ends a hold that waited to know more of step i.
+func (m *move) released(i int) {
+	if m.s.HoldStep == i+1 && (m.s.Hold == HoldUnknown || m.s.Hold == HoldEvidence) {
+		m.unhold()
+	}
+}
+
+func (m *move) unhold() { m.s.Hold, m.s.HoldStep = HoldNone, 0 }
+
+// committed reports that the pivot has been sent: the run goes forward only.
+func committed(def *Def, s *State) bool {
+	for i := range s.Steps {
+		if !def.Steps[i].Pivot {
+			continue
+		}
+		switch s.Steps[i].Status {
+		case Started, Waiting, Unknown, Done, Skipped:
+			return true
+		}
+	}
+	return false
+}
+
+// back turns the run round. It is held instead when a step that stands cannot be
+// undone, unless a person wants it.
+func (m *move) back(cause Cause, i int, text string) {
+	if m.s.Back {
+		return
+	}
+	m.s.Cause, m.s.Failed, m.s.Reason = cause, i+1, text
+	for j := range m.s.Steps {
+		step, st := m.at(j)
+		if cause != CauseCancelled && st.Status == Done && step.Irreversible {
+			m.hold(HoldIrreversible, j, fmt.Sprintf("step %s failed (%s), and step %s cannot be undone",
+				m.def.Steps[i].Name, text, step.Name))
+			m.s.Deadline = time.Time{}
+			return
+		}
+	}
+	m.s.Back, m.s.Deadline = true, time.Time{}
+	m.note(NoteBack, i, text)
+	for j := range m.s.Steps {
+		m.takeBack(j)
+	}
+}
+
+// takeBack turns a step that was next.
+func (m *move) takeBack(i int) {
+	step, st := m.at(i)
+	switch st.Status {
+	case Ready:
+		st.Status = Refused
+		if st.Sends == 0 {
+			st.Status = Pending
+		}
+	case Waiting:
+		if step.NoAction {
+			st.Status = Refused
+			return
+		}
+		st.Status, st.TimedOut, st.NextAt = Unknown, true, m.now
+		m.resolve(i)
+	case Unknown:
+		st.NextAt = m.now
+		m.resolve(i)
+	}
+}

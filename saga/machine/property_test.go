@@ -1,0 +1,350 @@
+package machine
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// walk is one random life of a run: a callee with a ledger, a look-up, signals,
+// restarts and persons who know the truth.
+type walk struct {
+	*testing.T
+	*rand.Rand
+	def    Def
+	s      State
+	now    time.Time
+	ledger []int       // effects of each step that stand
+	sent   map[int]int // step → the number of its undo that was last sent
+	person bool        // somebody has skipped or closed
+}
+
+func randomDef(r *rand.Rand) Def {
+	n := 1 + r.IntN(4)
+	d := Def{}
+	if r.IntN(4) == 0 {
+		d.Deadline = time.Duration(1+r.IntN(60)) * time.Second
+	}
+	pivot := -1
+	if r.IntN(3) == 0 {
+		pivot = r.IntN(n)
+	}
+	for i := range n {
+		pol := Policy{Attempts: 1 + r.IntN(4), Backoff: time.Second, MaxBackoff: 8 * time.Second}
+		s := Step{Name: string(rune('a' + i)), Act: pol, Undo: pol, UndoKeyValidFor: time.Hour}
+		s.HasUndo = i != pivot && r.IntN(5) > 0
+		s.Pivot = i == pivot
+		s.Irreversible = !s.HasUndo && !s.Pivot
+		s.UndoWhenAbsent = s.HasUndo && r.IntN(3) == 0
+		if r.IntN(2) == 0 {
+			s.Check = true // the callee shows everything at once
+		}
+		if r.IntN(2) == 0 {
+			s.KeyValidFor = time.Minute
+		}
+		if r.IntN(3) == 0 {
+			s.Await = true
+			s.NoAction = s.HasUndo && r.IntN(3) == 0
+			if s.NoAction {
+				s.HasUndo, s.UndoWhenAbsent, s.Irreversible = false, false, false
+			}
+			if r.IntN(2) == 0 {
+				s.AwaitFor = 20 * time.Second
+			}
+		}
+		d.Steps = append(d.Steps, s)
+	}
+	return d
+}
+
+// do gives the machine one event and checks what must hold at every transition.
+func (w *walk) do(ev Event) []Effect {
+	before := w.s.clone()
+	next, effects, err := Next(&w.def, w.s, ev, w.now)
+	if !reflect.DeepEqual(before, w.s) {
+		w.Fatal("Next has changed the state it was given")
+	}
+	if err != nil && !reflect.DeepEqual(next, w.s) {
+		w.Fatal("an error has changed the state")
+	}
+	if before.Status.Terminal() && !reflect.DeepEqual(next, before) {
+		w.Fatalf("%s has changed after its end", before.Status)
+	}
+	for i := range next.Steps {
+		if next.Steps[i].UndoNo > before.Steps[i].UndoNo+1 || next.Steps[i].UndoNo < before.Steps[i].UndoNo {
+			w.Fatal("the number of an undo leaps")
+		}
+		if next.Steps[i].UndoNo > 1 && next.Steps[i].UndoNo > before.Steps[i].UndoNo &&
+			before.Steps[i].UndoneAt.IsZero() {
+			w.Fatal("the number of an undo rose before one ended")
+		}
+		step := &w.def.Steps[i]
+		if next.Steps[i].Tries > step.Act.Attempts || next.Steps[i].UndoTries > step.Undo.Attempts {
+			w.Fatal("more tries than allowed")
+		}
+	}
+	w.s = next
+	return effects
+}
+
+func (w *walk) random() Event { return Event{Random: w.Uint32()} }
+
+// turn lets one thing happen.
+func (w *walk) turn() {
+	w.now = w.now.Add(time.Duration(w.IntN(2000)) * time.Millisecond)
+	i := w.IntN(len(w.def.Steps))
+	switch w.IntN(12) {
+	case 0:
+		w.do(Event{Kind: Recover})
+	case 1:
+		w.signal(i)
+	case 2:
+		w.now = w.now.Add(time.Duration(w.IntN(30)) * time.Second)
+		w.do(Event{Kind: Wake})
+	case 3:
+		w.act(i)
+	default:
+		w.call()
+	}
+}
+
+// signal tells the truth, and tells it again. A refusal is told of a waiting step
+// only, and then it is refused.
+func (w *walk) signal(i int) {
+	st := &w.s.Steps[i]
+	switch {
+	case w.def.Steps[i].NoAction:
+		if st.Status == Waiting || st.Status == Pending {
+			w.do(Event{Kind: Signal, Step: i, Outcome: []Outcome{OutcomeDone, OutcomeRefused}[w.IntN(2)]})
+		}
+	case st.Sends > 0 && w.ledger[i] > 0:
+		w.do(Event{Kind: Signal, Step: i, Outcome: OutcomeDone, At: w.now})
+	case st.Status == Waiting && w.IntN(3) == 0:
+		w.do(Event{Kind: Signal, Step: i, Outcome: OutcomeRefused})
+	}
+}
+
+// act is a person who knows what stands.
+func (w *walk) act(i int) {
+	held := w.s.Status == Held || w.s.Status == Stuck
+	st := &w.s.Steps[i]
+	verb := []Verb{Retry, Cancel, MarkDone, MarkNotDone, Skip, Close}[w.IntN(6)]
+	undo := st.Undo == UndoDue || st.Undo == UndoStuck
+	switch {
+	case verb == Cancel && w.IntN(4) > 0, (verb == Skip || verb == Close) && w.IntN(30) > 0:
+		return
+	case verb == MarkDone && (!held || (w.ledger[i] > 0) == undo || w.def.Steps[i].NoAction):
+		return
+	case verb == MarkNotDone && (!held || (w.ledger[i] > 0) != undo || w.def.Steps[i].NoAction):
+		return
+	}
+	before := w.s.Status
+	w.do(Event{Kind: Operate, Verb: verb, Step: i, Text: "told"})
+	if (verb == Skip || verb == Close) && !before.Terminal() {
+		w.person = true
+	}
+}
+
+// call makes the call that is wanted, if it is due.
+func (w *walk) call() {
+	c, at, ok := Want(&w.def, &w.s)
+	if !ok {
+		return
+	}
+	if wake := WakeAt(&w.def, &w.s, w.now); at.After(w.now) && wake.After(at) {
+		w.Fatal("it would wake too late for its call")
+	}
+	if at.After(w.now) {
+		w.now = at
+	}
+	ev := w.random()
+	if c.Kind == Look {
+		ev.Kind, ev.Step, ev.Outcome = Found, c.Step, OutcomeAbsent
+		if w.ledger[c.Step] > 0 {
+			ev.Outcome = OutcomeDone
+		}
+		if w.IntN(3) == 0 {
+			ev.Outcome = OutcomeUnknown
+		}
+		w.do(ev)
+		return
+	}
+	var made *Call
+	ev.Kind = Begin
+	for _, e := range w.do(ev) {
+		if e.Kind == EffectCall {
+			made = &e.Call
+		}
+	}
+	if made != nil {
+		w.perform(*made)
+	}
+}
+
+// perform is the callee: it honours keys within their time.
+func (w *walk) perform(c Call) {
+	st := &w.s.Steps[c.Step]
+	ev := w.random()
+	ev.Kind, ev.Call, ev.Outcome = Result, c, []Outcome{OutcomeDone, OutcomeDone, OutcomeRetry,
+		OutcomeUnknown, OutcomeRefused}[w.IntN(5)]
+	happens := ev.Outcome == OutcomeDone || ev.Outcome == OutcomeUnknown && w.IntN(2) == 0
+	if c.Kind == Undo {
+		w.beforeUndo(c)
+		if happens {
+			w.ledger[c.Step] = 0
+		}
+	} else {
+		if st.Doubt && w.def.Steps[c.Step].KeyValidFor == 0 {
+			w.Fatal("an action in doubt was sent again although its callee honours no keys")
+		}
+		if happens {
+			w.ledger[c.Step] = 1
+		}
+		if w.ledger[c.Step] > 0 && (ev.Outcome == OutcomeRefused || ev.Outcome == OutcomeRetry) {
+			ev.Outcome = OutcomeDone // the same key gets the first answer
+		}
+	}
+	switch w.IntN(8) {
+	case 0: // the process dies
+		w.do(Event{Kind: Recover})
+		return
+	case 1:
+		w.signal(c.Step)
+	case 2:
+		w.do(Event{Kind: Operate, Verb: Cancel, Text: "told"})
+	}
+	w.do(ev)
+	if w.IntN(4) == 0 {
+		w.do(ev) // twice
+	}
+}
+
+// beforeUndo checks what must hold when an undo is sent.
+func (w *walk) beforeUndo(c Call) {
+	for j := c.Step + 1; j < len(w.s.Steps); j++ {
+		if st := &w.s.Steps[j]; stands(&w.def.Steps[j], st) {
+			w.Fatalf("step %d is undone while %d stands", c.Step, j)
+		}
+	}
+	st := &w.s.Steps[c.Step]
+	if st.Status != Done && !w.def.Steps[c.Step].UndoWhenAbsent {
+		w.Fatalf("step %d is undone and is %s", c.Step, st.Status)
+	}
+	if !w.s.Back {
+		w.Fatal("an undo in a run that goes forward")
+	}
+	for j := range w.s.Steps {
+		if w.def.Steps[j].Pivot && (w.s.Steps[j].Status == Done) {
+			w.Fatal("an undo after the pivot")
+		}
+	}
+	if no, ok := w.sent[c.Step]; ok && c.UndoNo < no {
+		w.Fatal("an old number of an undo")
+	}
+	w.sent[c.Step] = c.UndoNo
+}
+
+// atEnd checks that all or nothing stands.
+func (w *walk) atEnd() {
+	if w.person {
+		return
+	}
+	for i := range w.s.Steps {
+		step, st := &w.def.Steps[i], &w.s.Steps[i]
+		if step.NoAction {
+			continue
+		}
+		switch w.s.Status {
+		case Completed:
+			if w.ledger[i] != 1 || st.Status != Done {
+				w.Fatalf("completed, and step %s is %s, %d stand", step.Name, st.Status, w.ledger[i])
+			}
+		case Compensated:
+			if w.ledger[i] != 0 {
+				w.Fatalf("compensated, and step %s stands, it is %s/%s", step.Name, st.Status, st.Undo)
+			}
+		case Closed:
+			w.Fatal("closed, and by nobody")
+		}
+	}
+}
+
+func TestRandomLives(t *testing.T) {
+	t.Parallel()
+	ends := map[Status]int{}
+	for seed := range uint64(30_000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		w := &walk{T: t, Rand: r, def: randomDef(r), now: epoch, sent: map[int]int{}}
+		w.ledger = make([]int, len(w.def.Steps))
+		w.s = New(&w.def, w.now)
+		for range 120 {
+			w.turn()
+			if w.s.Status.Terminal() {
+				break
+			}
+		}
+		if w.s.Status.Terminal() {
+			w.atEnd()
+			for range 5 { // nothing changes any more
+				w.turn()
+			}
+		}
+		ends[w.s.Status]++
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("ends: %v", ends)
+	for _, s := range []Status{Completed, Compensated, Held, Stuck, Closed} {
+		if ends[s] < 20 {
+			t.Errorf("only %d lives end %s", ends[s], s)
+		}
+	}
+}
+
+func TestPausesAreBoundedAndSpaced(t *testing.T) {
+	t.Parallel()
+	p := Policy{Attempts: 100, Backoff: time.Second, MaxBackoff: time.Minute}
+	for n := 1; n < 100; n++ {
+		want := min(time.Second<<min(n-1, 20), time.Minute)
+		for _, random := range []uint32{0, 1 << 31, 1<<32 - 1} {
+			if d := p.delay(n, 0, random); d < want/2 || d > want {
+				t.Errorf("pause %d is %v, want at most %v", n, d, want)
+			}
+			if d := p.delay(n, 20*time.Minute, random); d < 20*time.Minute || d > 22*time.Minute {
+				t.Errorf("pause %d with a wish is %v", n, d)
+			}
+			if d := p.delay(n, -time.Hour, random); d < want/2 {
+				t.Errorf("a wish of the past gives %v", d)
+			}
+		}
+	}
+	if a, b := p.delay(5, 0, 0), p.delay(5, 0, 1<<31); a == b {
+		t.Error("pauses are not spread")
+	}
+}
+
+func TestMatchIsByName(t *testing.T) {
+	t.Parallel()
+	def := func(names ...string) *Def {
+		d := &Def{}
+		for _, n := range names {
+			d.Steps = append(d.Steps, Step{Name: n})
+		}
+		return d
+	}
+	s := New(def("a", "b"), epoch)
+	for _, c := range []struct {
+		def *Def
+		ok  bool
+	}{{def("a", "b"), true}, {def("b", "a"), false}, {def("a"), false}, {def("a", "b", "c"), false}} {
+		if err := c.def.Match(&s); (err == nil) != c.ok {
+			t.Errorf("%v: %v", c.def, err)
+		}
+	}
+	if !bytes.Contains([]byte(def("a", "x").Match(&s).Error()), []byte(`"x"`)) {
+		t.Error("the error does not name the step")
+	}
+}

@@ -1,0 +1,239 @@
+package machine
+
+import "time"
+
+func (m *move) beginUndo(i int) {
+	_, st := m.at(i)
+	st.UndoNo = max(st.UndoNo, 1)
+	if !st.UndoDoubt {
+		st.UndoFirst = m.now
+	}
+	st.Blind = st.Blind || st.Status == Unknown
+	st.Undo, st.NextAt = UndoStarted, time.Time{}
+	st.UndoSends++
+	st.UndoTries++
+	m.note(NoteUndoSent, i, "")
+}
+
+// undoResult takes in how a call of an undo ended.
+func (m *move) undoResult(i int) {
+	step, st := m.at(i)
+	ev := &m.ev
+	if st.Undo != UndoStarted || st.UndoSends != ev.Call.Try {
+		late := st.Undo == UndoDue || st.Undo == UndoStuck
+		if late && ev.Outcome == OutcomeDone && st.UndoNo == ev.Call.UndoNo {
+			m.undone(i)
+		}
+		return
+	}
+	st.Error, st.Code = ev.Text, ev.Code
+	switch ev.Outcome {
+	case OutcomeDone:
+		m.undone(i)
+	case OutcomeRefused:
+		m.stuck(i, "the undo was refused: "+ev.Text)
+	default:
+		st.UndoDoubt = st.UndoDoubt || ev.Outcome != OutcomeRetry
+		next := m.now.Add(step.Undo.delay(st.UndoTries, ev.After, ev.Random))
+		switch {
+		case st.UndoTries >= step.Undo.Attempts:
+			m.stuck(i, "the undo failed too often: "+ev.Text)
+		case st.UndoDoubt && !next.Before(st.UndoFirst.Add(step.UndoKeyValidFor)):
+			m.stuck(i, "the undo failed until its key was too old: "+ev.Text)
+		default:
+			st.Undo, st.NextAt = UndoDue, next
+			m.note(NoteUndoRetry, i, ev.Text)
+		}
+	}
+}
+
+func (m *move) undone(i int) {
+	_, st := m.at(i)
+	st.Undo, st.UndoneAt, st.UndoDoubt, st.NextAt = UndoDone, m.now, false, time.Time{}
+	m.note(NoteUndone, i, "")
+	if st.Blind && st.Status == Done { // its success became known while it was being undone
+		m.standsAgain(i, time.Time{})
+	}
+}
+
+func (m *move) stuck(i int, text string) {
+	_, st := m.at(i)
+	st.Undo, st.NextAt = UndoStuck, time.Time{}
+	m.s.Reason = "step " + st.Name + ": " + text
+	m.note(NoteUndoStuck, i, text)
+}
+
+// raise begins a new undo of what happened after the last one.
+func (m *move) raise(i int) {
+	_, st := m.at(i)
+	st.UndoNo++
+	st.Undo, st.UndoTries, st.UndoDoubt, st.Blind = UndoDue, 0, false, false
+	st.UndoFirst, st.NextAt = time.Time{}, m.now
+}
+
+// standsAgain: a success of step i became known whose undo has ended already. at is
+// when it happened, if that is known. Only what is proven to have happened after
+// the undo is undone again.
+func (m *move) standsAgain(i int, at time.Time) {
+	step, st := m.at(i)
+	st.Undo = UndoNone
+	if at.After(st.UndoneAt) {
+		m.happened(i)
+		return
+	}
+	st.Status, st.Doubt, st.Looks, st.NextAt, st.TimedOut = Unknown, true, 0, m.now, true
+	if !step.Check {
+		m.holdEvidence(i)
+	}
+}
+
+func (m *move) holdEvidence(i int) {
+	m.hold(HoldEvidence, i, "step "+m.s.Steps[i].Name+" succeeded, and it is not known whether that was "+
+		"before its undo; find out and mark it as done if it stands, as not done if it does not")
+}
+
+// signal takes in a word of the callee that came by another way than the reply.
+func (m *move) signal(i int) {
+	ev := &m.ev
+	_, st := m.at(i)
+	if ev.Outcome != OutcomeDone && ev.Outcome != OutcomeRefused {
+		m.fail("a signal says done or refused")
+		return
+	}
+	first := st.Signal == OutcomeUnknown
+	if !first && st.Signal != ev.Outcome {
+		m.conflict(i)
+		return
+	}
+	if first {
+		st.Signal, st.SignalData = ev.Outcome, ev.Data
+		m.note(NoteSignal, i, ev.Outcome.String())
+	}
+	switch {
+	case ev.Outcome == OutcomeDone:
+		m.evidence(i, nil, ev.At)
+	case !first:
+	case st.Status == Waiting || st.Status == Unknown && st.Undo == UndoNone:
+		m.heard(i)
+	case st.Status == Ready && st.Sends > 0:
+		st.Error = "refused by signal"
+		m.refused(i, CauseRefused)
+	case st.Status == Done:
+		m.conflict(i)
+	}
+}
+
+// conflict: a signal contradicts what was known.
+func (m *move) conflict(i int) {
+	_, st := m.at(i)
+	m.note(NoteConflict, i, m.ev.Outcome.String()+" by signal")
+	if m.ev.Outcome == OutcomeDone { // it happened after all
+		st.Signal, st.SignalData = OutcomeDone, m.ev.Data
+		m.evidence(i, nil, m.ev.At)
+		return
+	}
+	if st.Undo == UndoNone && st.Status != Refused && st.Status != Skipped {
+		m.hold(HoldContradiction, i, "step "+st.Name+" was reported as done, and then as refused")
+	}
+}
+
+// contradiction: the reply and the signal of step i contradict each other.
+func (m *move) contradiction(i int) {
+	_, st := m.at(i)
+	st.Status, st.Doubt = Unknown, true
+	m.note(NoteConflict, i, m.ev.Outcome.String()+" by reply")
+	m.hold(HoldContradiction, i, "the reply and the signal of step "+st.Name+" contradict each other; "+
+		"find out and mark it as done or not done")
+}
+
+// evidence: the action of step i happened, as became known by a signal or by a
+// reply that came too late.
+func (m *move) evidence(i int, output []byte, at time.Time) {
+	step, st := m.at(i)
+	if output != nil && st.Output == nil {
+		st.Output = output
+	}
+	switch st.Status {
+	case Started:
+		if !step.Await { // it counts when the call under way has ended
+			st.Signal = OutcomeDone
+		}
+	case Ready, Refused:
+		if st.Sends > 0 {
+			m.happened(i)
+		}
+	case Waiting:
+		m.happened(i)
+	case Unknown:
+		switch st.Undo {
+		case UndoNone:
+			m.happened(i)
+		case UndoDone:
+			m.standsAgain(i, at)
+		case UndoDue, UndoStarted, UndoStuck:
+			st.Status, st.Doubt = Done, false
+			m.note(NoteDone, i, "")
+		}
+	case Done:
+		if st.Undo == UndoDone && at.After(st.UndoneAt) {
+			m.standsAgain(i, at)
+		}
+	}
+}
+
+// late looks at what comes after the end. Nothing changes; a success of what was
+// undone asks for a correction.
+func (m *move) late() {
+	ev := &m.ev
+	i := ev.Step
+	if ev.Kind == Result {
+		i = ev.Call.Step
+	}
+	success := ev.Kind == Signal || ev.Kind == Result && ev.Call.Kind == Action
+	switch {
+	case ev.Kind == Operate:
+		m.fail("it has ended and never changes")
+	case !success:
+	case m.s.Status == Compensated && ev.Outcome == OutcomeDone && m.needsCorrection(i):
+		m.effects = append(m.effects, Effect{Kind: EffectCorrect, Step: i})
+	default:
+		m.note(NoteLate, i, ev.Outcome.String())
+	}
+}
+
+// needsCorrection reports that a success of step i, known only now, is not undone.
+func (m *move) needsCorrection(i int) bool {
+	step, st := m.at(i)
+	if st.Sends == 0 || !step.HasUndo && !step.Irreversible && !step.Pivot {
+		return false
+	}
+	if st.Status == Done {
+		return st.Undo == UndoDone && m.ev.At.After(st.UndoneAt)
+	}
+	return st.Status != Skipped
+}
+
+// Correction is the state of the run that undoes the effect of step i of an ended
+// run, which became known only then. at is when it happened, if that is known. The
+// new run has the key and round of the ended one: only the number of the undo can
+// differ.
+func Correction(def *Def, s State, i int, at, now time.Time) (State, []Effect) {
+	m := &move{def: def, s: s.clone(), now: now}
+	m.s = State{Status: Compensating, Back: true, Cause: CauseLate, Failed: i + 1, Steps: m.s.Steps,
+		Reason: "step " + s.Steps[i].Name + " succeeded after its run had been undone"}
+	for j := range m.s.Steps {
+		if st := &m.s.Steps[j]; j != i {
+			*st = StepState{Name: st.Name, Output: st.Output, SignalData: st.SignalData, Sends: st.Sends}
+		}
+	}
+	st := &m.s.Steps[i]
+	if st.UndoneAt.IsZero() {
+		st.Undo = UndoNone
+		m.happened(i)
+	} else {
+		m.standsAgain(i, at)
+	}
+	m.settle()
+	m.tell(&State{})
+	return m.s, m.effects
+}
