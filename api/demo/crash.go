@@ -23,7 +23,7 @@ var crashPoints = []string{afterCharge, beforeCharge, afterOutcome, beforeIntent
 // pointMeanings say in plain words what the crash will be like.
 var pointMeanings = map[string]string{
 	beforeIntent: "just before writing down anything about the order",
-	beforeCharge: "just after writing down what it is about to do, with its call to the gateway lost",
+	beforeCharge: "just after writing down its intent, with the call to the gateway lost",
 	afterCharge:  "just after the gateway's charge, before learning of it",
 	afterOutcome: "just after writing down the outcome, before answering the shop",
 }
