@@ -494,29 +494,6 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	}
 }
 
-// TestTheNextRequestHasADeadlineOfItsOwn: that of the last answer has passed when
-// the server says 100 Continue.
-func TestTheNextRequestHasADeadlineOfItsOwn(t *testing.T) {
-	o := options(t, "http: {write_timeout: 100ms}\n")
-	o.Wrap = func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(w, r.Body)
-		})
-	}
-	c := start(t, o).dial()
-	in := bufio.NewReader(c)
-	_, _ = io.WriteString(c, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
-	if status, err := answer(in); err != nil || status != http.StatusOK {
-		t.Fatal(status, err)
-	}
-	<-time.After(150 * time.Millisecond)
-	_, _ = io.WriteString(c,
-		"POST /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
-	if line, err := in.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
-		t.Errorf("%q %v", line, err)
-	}
-}
-
 func TestConnectionsAreBounded(t *testing.T) {
 	r := start(t, options(t, "http: {max_connections: 1}\n"))
 	ask := func(c net.Conn) string {

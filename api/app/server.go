@@ -120,9 +120,8 @@ func (d *deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.count(-1)
 	rc := http.NewResponseController(w)
 	tw := &timedWriter{ResponseWriter: w, rc: rc, limit: d.write, clock: d.clock}
-	// The server writes by itself too: 100 Continue, and after the handler what
-	// is still buffered. The last deadline may have passed by then.
-	tw.arm()
+	// After the handler the server writes what is still buffered. The deadline of
+	// the last write may have passed by then.
 	defer tw.arm()
 	d.next.ServeHTTP(tw, r)
 }

@@ -132,7 +132,8 @@ func (l *loader) section(n *yaml.Node, v reflect.Value, path string) {
 			l.add(l.unknownKey(key, fields, path))
 			continue
 		}
-		l.value(value, v.Field(f.index), *f, join(path, f.key), source)
+		at := where{path: join(path, f.key), source: source}
+		l.value(value, v.Field(f.index), *f, at)
 	}
 }
 
@@ -181,8 +182,12 @@ func quoteKey(key string) string {
 	return key
 }
 
-// value reads n into v by its type. source is the ending of a secret's key.
-func (l *loader) value(n *yaml.Node, v reflect.Value, f field, path, source string) {
+// where is a key, and for a secret's the ending that it was written with.
+type where struct{ path, source string }
+
+// value reads n into v by its type.
+func (l *loader) value(n *yaml.Node, v reflect.Value, f field, at where) {
+	path := at.path
 	if f.typ.Kind() == reflect.Pointer {
 		if isNull(n) {
 			return
@@ -204,7 +209,7 @@ func (l *loader) value(n *yaml.Node, v reflect.Value, f field, path, source stri
 	case f.typ.Kind() == reflect.Slice && n.Kind != yaml.ScalarNode:
 		l.list(n, v, f, path)
 	default:
-		l.scalar(n, v, f, path, source)
+		l.scalar(n, v, f, at)
 	}
 }
 
@@ -276,24 +281,25 @@ func (l *loader) texts(n *yaml.Node, v reflect.Value, f field, path string) {
 }
 
 // scalar reads one value.
-func (l *loader) scalar(n *yaml.Node, v reflect.Value, f field, path, source string) {
+func (l *loader) scalar(n *yaml.Node, v reflect.Value, f field, key where) {
+	written := key.path + key.source
 	if isNull(n) {
-		l.add(Problem{Origin: l.at(n), Key: path + source, Text: "has no value",
+		l.add(Problem{Origin: l.at(n), Key: written, Text: "has no value",
 			Remedy: `remove the line, or write "" for an empty text`})
 		return
 	}
-	if !l.usable(n, yaml.ScalarNode, path+source) {
+	if !l.usable(n, yaml.ScalarNode, written) {
 		return
 	}
 	at := l.at(n)
 	if f.typ == secretType {
-		if o, set := l.origins[path]; set && o.Kind == FromFile {
-			l.add(Problem{Origin: at, Key: path + source, Text: "is given twice",
+		if o, set := l.origins[key.path]; set && o.Kind == FromFile {
+			l.add(Problem{Origin: at, Key: written, Text: "is given twice",
 				Remedy: fmt.Sprintf("leave one of %[1]s, %[1]s_file and %[1]s_env", f.key)})
 			return
 		}
 	}
-	l.set(v, f, given{path: path, at: at, source: source, text: n.Value})
+	l.set(v, f, given{path: key.path, at: at, source: key.source, text: n.Value})
 }
 
 // given is a text that was given for a key.

@@ -16,10 +16,10 @@ type Kind string
 
 // The sources of a value, from the weakest to the strongest.
 const (
-	FromDefault Kind = "default"
-	FromFile    Kind = "file"
-	FromEnv     Kind = "env"
-	FromFlag    Kind = "flag"
+	FromDefault Kind = "default" // nothing was said
+	FromFile    Kind = "file"    // the configuration file
+	FromEnv     Kind = "env"     // a variable of the environment
+	FromFlag    Kind = "flag"    // an argument
 )
 
 // Origin is where a value comes from.
