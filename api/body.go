@@ -36,6 +36,18 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// lingerTime is how long the rest of a body that nobody reads may take.
+const lingerTime = 2 * time.Second
+
+// abandonBody ends the connection after the answer, because the request's body
+// has not been read. The server itself reads on for a while, so that the answer
+// is not lost to a client that is still sending, and would wait for ever.
+func (s *Server) abandonBody(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	ctl := http.NewResponseController(w)
+	time.AfterFunc(min(lingerTime, s.deps.BodyTime), func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) })
+}
+
 // readJSON reads the one JSON object of a request into dst, a pointer to a
 // struct. Its errors are problems.
 func (s *Server) readJSON(c echo.Context, dst any) error {

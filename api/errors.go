@@ -25,7 +25,7 @@ func (s *Server) handleError(err error, c echo.Context) {
 			"route", exchangeOf(r.Context()).route, "error", err)
 	}
 	if b, ok := r.Body.(*body); r.ContentLength != 0 && (!ok || !b.ended) {
-		c.Response().Header().Set("Connection", "close") // nobody will read the rest
+		s.abandonBody(c.Response())
 	}
 	problem.Write(c.Response(), r, p)
 }

@@ -29,7 +29,7 @@ func (s *Server) guard(api http.Handler) http.Handler {
 			return
 		}
 		if r.ContentLength != 0 {
-			w.Header().Set("Connection", "close") // nobody will read its body
+			s.abandonBody(w)
 		}
 		if where == refusedPath {
 			problem.Write(w, r, problem.New(problem.BadPath, why))

@@ -190,7 +190,7 @@ func (s *Server) withRecovery(next http.Handler) http.Handler {
 			if rec, ok := w.(*recorder); ok && rec.status != 0 {
 				panic(http.ErrAbortHandler) // what was begun must not look whole
 			}
-			w.Header().Set("Connection", "close")
+			s.abandonBody(w)
 			problem.Write(w, r, problem.New(problem.Internal, ""))
 		}()
 		next.ServeHTTP(w, r)

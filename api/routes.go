@@ -99,7 +99,7 @@ func (s *Server) endpoint(rt route) echo.HandlerFunc {
 		r := c.Request()
 		exchangeOf(r.Context()).route = rt.Path
 		if rt.Method == http.MethodGet && r.ContentLength != 0 {
-			c.Response().Header().Set("Connection", "close") // nobody will read its body
+			s.abandonBody(c.Response())
 		}
 		ctx := r.Context()
 		if len(rt.may) > 0 {

@@ -169,7 +169,7 @@ func (s *Service) Rotate(ctx context.Context, rot Rotation) (Token, string, erro
 	if err != nil {
 		return Token{}, "", err
 	}
-	t, err := s.act(ctx, func(w kv.Writer) (Token, error) { return s.rotateTx(w, rot, r) })
+	t, err := s.change(ctx, rot.ID, func(w kv.Writer) (Token, error) { return s.rotateTx(w, rot, r) })
 	if err != nil {
 		return Token{}, "", err
 	}
@@ -219,7 +219,7 @@ func (s *Service) Revoke(ctx context.Context, rev Revocation) (Token, error) {
 	if err := checkAct(rev.Actor, rev.Reason); err != nil {
 		return Token{}, err
 	}
-	return s.act(ctx, func(w kv.Writer) (Token, error) { return s.revokeTx(w, rev) })
+	return s.change(ctx, rev.ID, func(w kv.Writer) (Token, error) { return s.revokeTx(w, rev) })
 }
 
 func (s *Service) revokeTx(w kv.Writer, rev Revocation) (Token, error) {
@@ -242,7 +242,17 @@ func (s *Service) revokeTx(w kv.Writer, rev Revocation) (Token, error) {
 	return t, s.audit(w, "revoked", t, audit{Actor: rev.Actor, Reason: rev.Reason})
 }
 
-// act runs a change of tokens. Whatever came of it, look-ups start anew.
+// change runs a change of the token with the id. Whatever came of it, also when
+// that is not known, the token is looked up anew.
+func (s *Service) change(
+	ctx context.Context, id string, f func(kv.Writer) (Token, error),
+) (Token, error) {
+	t, err := s.act(ctx, f)
+	s.cache.drop(id)
+	return t, err
+}
+
+// act runs a change in a transaction.
 func (s *Service) act(ctx context.Context, f func(kv.Writer) (Token, error)) (Token, error) {
 	var out Token
 	err := s.store.Update(ctx, func(w kv.Writer) error {
@@ -253,7 +263,6 @@ func (s *Service) act(ctx context.Context, f func(kv.Writer) (Token, error)) (To
 		out = t
 		return nil
 	})
-	s.cache.clear()
 	if err != nil {
 		return Token{}, err
 	}

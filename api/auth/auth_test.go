@@ -405,6 +405,11 @@ func TestGuessingIsSlowed(t *testing.T) {
 	if err := r.try(lately); err != nil {
 		t.Errorf("a good client behind the same address: %v", err)
 	}
+	r.create("another", Viewer)                                              // must not make the good client a stranger
+	r.cache.m[sumOf(lately)] = cached{token: r.cache.m[sumOf(lately)].token} // nor that its look-up is old
+	if err := r.try(lately); err != nil {
+		t.Errorf("a good client whose look-up is old: %v", err)
+	}
 	if _, err := r.Authenticate(context.Background(), never, netip.MustParseAddr("192.0.2.2")); err != nil {
 		t.Errorf("another address: %v", err)
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -21,14 +22,13 @@ type cached struct {
 	until time.Time
 }
 
-func (c *cache) get(k sum, now time.Time) (Token, bool) {
+// get returns a token that was looked up; fresh says that it need not be looked
+// up again.
+func (c *cache) get(k sum, now time.Time) (t Token, known, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.m[k]
-	if !ok || !now.Before(e.until) {
-		return Token{}, false
-	}
-	return e.token, true
+	return e.token, ok, ok && now.Before(e.until)
 }
 
 func (c *cache) generation() uint64 {
@@ -71,7 +71,15 @@ func (c *cache) touch(k sum, now time.Time) bool {
 	return true
 }
 
-// clear forgets everything. Acts on tokens are rare, so nothing finer is needed.
+// drop forgets the token of an id.
+func (c *cache) drop(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gen++
+	maps.DeleteFunc(c.m, func(_ sum, e cached) bool { return e.token.ID == id })
+}
+
+// clear forgets everything.
 func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,6 +24,7 @@ func (s *Service) Bootstrap(ctx context.Context, show func(secret string) error)
 		return false, err
 	}
 	t, err := s.act(ctx, func(w kv.Writer) (Token, error) { return s.bootstrapTx(w, r) })
+	s.cache.clear()
 	if err != nil || t.ID == "" {
 		return false, err
 	}
@@ -82,6 +83,7 @@ func (s *Service) Provide(ctx context.Context, secret string) (Token, error) {
 	}
 	key := sumOf(secret)
 	r.Sum = key[:]
+	defer s.cache.clear()
 	return s.act(ctx, func(w kv.Writer) (Token, error) { return s.provideTx(w, r) })
 }
 

@@ -102,34 +102,23 @@ func identity(t Token) Identity {
 func (s *Service) Authenticate(ctx context.Context, secret string, from netip.Addr) (Identity, error) {
 	now := s.clock.Now()
 	key := sumOf(secret)
-	if t, ok := s.cache.get(key, now); ok {
-		if !t.Live(now) {
-			return Identity{}, s.fail(now, from)
-		}
-		s.use(ctx, key, t, now)
-		return identity(t), nil
-	}
-	if wait := s.limiter.blocked(now, from); wait > 0 {
+	t, known, fresh := s.cache.get(key, now)
+	if wait := s.limiter.blocked(now, from); wait > 0 && !known {
 		return Identity{}, &BlockedError{RetryAfter: wait}
 	}
-	if !plausible(secret) {
-		return Identity{}, s.fail(now, from)
-	}
-	t, ok, err := s.lookup(ctx, key, now)
-	if err != nil {
-		return Identity{}, err
+	ok := fresh && t.Live(now)
+	if !fresh && plausible(secret) {
+		var err error
+		if t, ok, err = s.lookup(ctx, key, now); err != nil {
+			return Identity{}, err
+		}
 	}
 	if !ok {
-		return Identity{}, s.fail(now, from)
+		s.limiter.fail(now, from)
+		return Identity{}, ErrRefused
 	}
 	s.use(ctx, key, t, now)
 	return identity(t), nil
-}
-
-// fail counts a failure and says what to answer.
-func (s *Service) fail(now time.Time, from netip.Addr) error {
-	s.limiter.fail(now, from)
-	return ErrRefused
 }
 
 // lookup reads a live token from the store into the cache.
