@@ -15,18 +15,21 @@ import (
 // with the demo's hooks.
 const demoServiceName = "__demo-service"
 
+const demoHelp = `A shop and a payment gateway on localhost:3000 with onced between them, and switches that break each.
+Without --orders it waits for you and says what to try. With --orders it places them by itself, prints
+the proof from the gateway's own ledger as a table and as JSON, and ends: with exit code 0 when every
+order was charged as it should have been, with 4 when not. It ends within --limit, and some ten seconds
+more at the worst. Everything is kept in the folder --data, and nothing elsewhere.
+--unprotected leaves onced out, to show what it is for: then customers are charged twice.
+`
+
 // demoCommand is the command "demo".
 func demoCommand() *command {
 	var d demo.Config
 	faults := ""
 	return &command{
-		name: "demo", summary: "break everything on purpose and prove that nobody is charged twice; no real money",
-		help: "A shop and a payment gateway on localhost:3000 with onced between them, and switches that break each.\n" +
-			"Without --orders it waits for you and says what to try. With --orders it places them by itself, prints\n" +
-			"the proof from the gateway's own ledger as a table and as JSON, and ends: with exit code 0 when every\n" +
-			"order was charged as it should have been, with 4 when not. It ends within --limit, and some ten seconds\n" +
-			"more at the worst. Everything is kept in the folder --data, and nothing elsewhere.\n" +
-			"--unprotected leaves onced out, to show what it is for: then customers are charged twice.\n" + exitHelp,
+		name: "demo", summary: "break everything, and prove that nobody is charged twice; no real money",
+		help: demoHelp + exitHelp,
 		flags: func(f *flags) {
 			d, faults = demo.Config{}, ""
 			f.addOutput()
@@ -37,8 +40,10 @@ func demoCommand() *command {
 			f.StringVar(&faults, "faults", "", "what to break from the start: all, none, or some of "+
 				"delay,duplicate,drop,crash,keys; by default all with --orders, else none")
 			f.Uint64Var(&d.Seed, "seed", 1, "`NUMBER` that decides which call meets which fault")
-			f.DurationVar(&d.Limit, "limit", demo.DefaultLimit, "the `TIME` after which a run with --orders ends")
-			f.BoolVar(&d.Unprotected, "unprotected", false, "leave onced out: the shop calls the gateway itself")
+			f.DurationVar(&d.Limit, "limit", demo.DefaultLimit,
+				"the `TIME` after which a run with --orders ends")
+			f.BoolVar(&d.Unprotected, "unprotected", false,
+				"leave onced out: the shop calls the gateway itself")
 		},
 		run: func(ctx context.Context, c *call) error { return runDemo(ctx, c, d, faults) },
 	}

@@ -21,7 +21,7 @@ import (
 var update = flag.Bool("update", false, "write the screenshot of the README anew")
 
 // screenshot is the picture in the README.
-const screenshot = "screenshot.png"
+const screenshot = "testdata/screenshot.png"
 
 // maxScreenshot bounds it, in bytes.
 const maxScreenshot = 300 << 10
@@ -48,9 +48,9 @@ func openBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--hide-scrollbars", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
+	cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{commands, answers} // 3 and 4
 	var log bytes.Buffer
 	cmd.Stderr = &log
@@ -75,12 +75,14 @@ func openBrowser(t *testing.T) *browser {
 func (b *browser) call(method string, params any) (result map[string]any) {
 	b.t.Helper()
 	b.last++
-	text, err := json.Marshal(map[string]any{"id": b.last, "method": method, "params": params, "sessionId": b.session})
+	text, err := json.Marshal(struct {
+		ID        int    `json:"id"`
+		Method    string `json:"method"`
+		Params    any    `json:"params"`
+		SessionID string `json:"sessionId,omitempty"`
+	}{b.last, method, params, b.session})
 	if err != nil {
 		b.t.Fatal(err)
-	}
-	if b.session == "" {
-		text = bytes.Replace(text, []byte(`,"sessionId":""`), nil, 1)
 	}
 	if _, err := b.in.Write(append(text, 0)); err != nil {
 		b.t.Fatalf("%s: %v", method, err)
@@ -104,7 +106,8 @@ func (b *browser) call(method string, params any) (result map[string]any) {
 			b.t.Fatalf("%s: %s", method, m.Error.Message)
 		case m.ID == b.last:
 			return m.Result
-		case m.Method == "Log.entryAdded" || m.Method == "Runtime.exceptionThrown" || m.Method == "Runtime.consoleAPICalled":
+		case m.Method == "Log.entryAdded", m.Method == "Runtime.exceptionThrown",
+			m.Method == "Runtime.consoleAPICalled":
 			b.said = append(b.said, string(line[:len(line)-1]))
 		}
 	}
@@ -116,7 +119,8 @@ type object map[string]any
 func (b *browser) open(url string, width, height int) {
 	b.t.Helper()
 	target := b.call("Target.createTarget", object{"url": "about:blank"})
-	b.session, _ = b.call("Target.attachToTarget", object{"targetId": target["targetId"], "flatten": true})["sessionId"].(string)
+	attached := b.call("Target.attachToTarget", object{"targetId": target["targetId"], "flatten": true})
+	b.session, _ = attached["sessionId"].(string)
 	b.call("Log.enable", object{})
 	b.call("Runtime.enable", object{})
 	b.call("Page.enable", object{})
@@ -134,7 +138,8 @@ func (b *browser) size(width, height int) {
 // value evaluates an expression in the page.
 func (b *browser) value(expression string) any {
 	b.t.Helper()
-	r := b.call("Runtime.evaluate", object{"expression": expression, "awaitPromise": true, "returnByValue": true})
+	r := b.call("Runtime.evaluate",
+		object{"expression": expression, "awaitPromise": true, "returnByValue": true})
 	if r["exceptionDetails"] != nil {
 		b.t.Fatalf("%s: %v", expression, r["exceptionDetails"])
 	}
@@ -258,7 +263,8 @@ func keepScreenshot(t *testing.T, data []byte) {
 		t.Fatalf("%v; make it with: go test ./api/demo -run TestPageInABrowser -update", err)
 	}
 	was, err := png.DecodeConfig(bytes.NewReader(kept))
-	if err != nil || was.Width != img.Bounds().Dx() || was.Height != img.Bounds().Dy() || len(kept) > maxScreenshot {
+	size := img.Bounds().Size()
+	if err != nil || was.Width != size.X || was.Height != size.Y || len(kept) > maxScreenshot {
 		t.Errorf("%s: %v, %dx%d; make it anew with -update", screenshot, err, was.Width, was.Height)
 	}
 }

@@ -42,7 +42,8 @@ func TestDM02_ChargedTwiceAndNotAtAllIsNoProof(t *testing.T) {
 	d.stop()
 
 	appendLines(t, filepath.Join(data, "gateway-ledger.jsonl"),
-		`{"kind":"charge","id":"ch_2","reference":"A","amount":{"amount":"10.00","asset":"USD"},"at":"2026-01-01T00:00:00Z"}`)
+		`{"kind":"charge","id":"ch_2","reference":"A","amount":{"amount":"10.00","asset":"USD"},`+
+			`"at":"2026-01-01T00:00:00Z"}`)
 	appendLines(t, filepath.Join(data, "shop-orders.jsonl"),
 		`{"kind":"asked","order":"B","at":"2026-01-01T00:00:00Z"}`,
 		`{"kind":"accepted","order":"B","charge":"ch_9","at":"2026-01-01T00:00:00Z"}`,
@@ -133,8 +134,8 @@ func TestDM04_EveryKindOfDelay(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	page := read(t, resp.Body)
-	for _, story := range []string{"answered too late", "let the call lie", "was lost", "knew of no charge yet",
-		"instead of charging again"} {
+	for _, story := range []string{"answered too late", "let the call lie", "was lost",
+		"knew of no charge yet", "instead of charging again"} {
 		if !strings.Contains(page, story) {
 			t.Errorf("no order met: %s", story)
 		}
@@ -153,7 +154,8 @@ func TestDM05_KilledAtEachPoint(t *testing.T) {
 			t.Errorf("%s: checkout: %d %s", point, code, status)
 		}
 		s := d.atRest(orders + declined)
-		if s.Kills[point] != 1 || s.ServiceStarts != before.ServiceStarts+1 || s.ServicePid == before.ServicePid {
+		if s.Kills[point] != 1 || s.ServiceStarts != before.ServiceStarts+1 ||
+			s.ServicePid == before.ServicePid {
 			t.Errorf("%s: the service was not killed: %+v", point, s)
 		}
 		if s.Toggles["crash"] {
@@ -167,7 +169,8 @@ func TestDM05_KilledAtEachPoint(t *testing.T) {
 		}
 		d.set("crash?at=" + point)
 		declined++
-		if code, status := d.order("declined-" + point); code != http.StatusPaymentRequired || status != "failed" {
+		code, status := d.order("declined-" + point)
+		if code != http.StatusPaymentRequired || status != "failed" {
 			t.Errorf("%s: checkout with a declined card: %d %s", point, code, status)
 		}
 		s = d.atRest(orders + declined)
@@ -184,8 +187,8 @@ func TestDM06_AThousandOrdersUnderEveryFault(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	s := proofOf(t, d)
-	if s.DistinctOrders != 1000 || s.PendingOrders != 0 || s.ChargesWithoutOrder != 0 || s.OrdersWithoutCharge != 0 ||
-		s.FailedOrdersWithCharge != 0 || s.MostChargesOnOneOrder != 1 || !s.Proven || !s.ZeroDoubleCharges {
+	if s.DistinctOrders != 1000 || s.PendingOrders != 0 || s.ChargesWithoutOrder != 0 ||
+		s.OrdersWithoutCharge != 0 || s.FailedOrdersWithCharge != 0 || s.MostChargesOnOneOrder != 1 || !s.Proven || !s.ZeroDoubleCharges {
 		t.Errorf("the proof: %+v", s)
 	}
 	if s.RealCharges != s.PaidOrders || s.FailedOrders == 0 {
@@ -253,7 +256,8 @@ func TestDM07_SwitchesAnswerTheirNewValueDuringTraffic(t *testing.T) {
 				}
 				want = i%2 == 0
 				code, answer := d.post(path, "")
-				if code != http.StatusOK || answer["value"] != want || answer["toggle"] != name || answer["meaning"] == "" {
+				if code != http.StatusOK || answer["value"] != want || answer["toggle"] != name ||
+					answer["meaning"] == "" {
 					t.Errorf("%s: %d %v, want %v", path, code, answer, want)
 				}
 			}

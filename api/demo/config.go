@@ -25,10 +25,10 @@ const (
 
 // The defaults of [Config].
 const (
-	DefaultData    = "./onced-demo"
-	DefaultPort    = 3000
-	DefaultClients = 50
-	DefaultLimit   = 5 * time.Minute
+	DefaultData    = "./onced-demo"  // Config.Data
+	DefaultPort    = 3000            // Config.Port
+	DefaultClients = 50              // Config.Clients
+	DefaultLimit   = 5 * time.Minute // Config.Limit
 )
 
 // maxOrders bounds what a demo keeps, maxClients who asks at a time.

@@ -23,7 +23,8 @@ func openFolder(name string) (release func(), err error) {
 	}
 	mark := filepath.Join(name, markFile)
 	if _, err := os.Stat(mark); err != nil && len(entries) > 0 {
-		return nil, fmt.Errorf("%w: %s holds something else than a demo; use another one with --data", ErrFolder, name)
+		return nil, fmt.Errorf("%w: %s holds something else than a demo; use another one with --data",
+			ErrFolder, name)
 	}
 	if err := os.MkdirAll(name, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFolder, err)
@@ -34,7 +35,8 @@ func openFolder(name string) (release func(), err error) {
 	}
 	if err := lockFile(f); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%w: another demo works in %s; stop it, or use another one with --data", ErrFolder, name)
+		return nil, fmt.Errorf("%w: another demo works in %s; stop it, or use another one with --data",
+			ErrFolder, name)
 	}
 	return func() { _ = f.Close() }, nil
 }

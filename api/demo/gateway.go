@@ -185,7 +185,8 @@ func (g *gateway) book(j job) (entry, bool) {
 	if g.ctx.Err() != nil || now.Sub(j.arrived) > BookBy {
 		return entry{}, false
 	}
-	e := entry{Kind: kindCharge, ID: g.ledger.nextID(), Reference: j.Reference, Amount: j.Amount, Key: j.key, At: now}
+	e := entry{Kind: kindCharge, ID: g.ledger.nextID(), Reference: j.Reference, Amount: j.Amount,
+		Key: j.key, At: now}
 	if err := g.ledger.add(e); err != nil {
 		return entry{}, false
 	}

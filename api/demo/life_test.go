@@ -24,7 +24,8 @@ func TestUnprotectedRunIsNoProof(t *testing.T) {
 		t.Errorf("exit code %d, want 4: a check found problems", code)
 	}
 	s := proofOf(t, d)
-	if s.ZeroDoubleCharges || s.Proven || s.Protected || s.MostChargesOnOneOrder < 2 || s.RealCharges <= s.PaidOrders {
+	if s.ZeroDoubleCharges || s.Proven || s.Protected || s.MostChargesOnOneOrder < 2 ||
+		s.RealCharges <= s.PaidOrders {
 		t.Errorf("without onced nobody paid twice, so with it nothing is shown: %+v", s)
 	}
 	if s.ServiceStarts != 0 {

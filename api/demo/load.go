@@ -152,7 +152,8 @@ type progress struct {
 }
 
 func newProgress(d *demo, url string) *progress {
-	_, _ = fmt.Fprintf(d.config.Stderr, "demo, no real money: %d orders by %d clients, seed %d; watch at %s\n",
+	_, _ = fmt.Fprintf(d.config.Stderr,
+		"demo, no real money: %d orders by %d clients, seed %d; watch at %s\n",
 		d.config.Orders, d.config.Clients, d.config.Seed, url)
 	return &progress{demo: d, out: d.config.Stderr, live: d.config.Terminal}
 }

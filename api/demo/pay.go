@@ -84,7 +84,8 @@ func (g guarded) pay(ctx context.Context, id string) result {
 	if err != nil {
 		return result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+chargesPath, bytes.NewReader(body))
+	url := "http://" + addr + chargesPath
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
 	}
@@ -117,16 +118,16 @@ func readAnswer(resp *http.Response) result {
 	switch {
 	case resp.StatusCode/100 == 2 && a.chargeAnswer.Status == statusAccepted:
 		return result{kind: accepted, charge: a.ID}
-	case (resp.StatusCode == http.StatusPaymentRequired || resp.StatusCode == http.StatusUnprocessableEntity) &&
-		a.chargeAnswer.Status == statusDeclined: // 422 when the service learned it by looking up
+	case a.chargeAnswer.Status == statusDeclined && (resp.StatusCode == http.StatusPaymentRequired ||
+		resp.StatusCode == http.StatusUnprocessableEntity): // 422 when the service looked it up
 		return result{kind: declined}
 	}
 	after := askAgain
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
 		after = min(max(askAgain, time.Duration(s)*time.Second), askAgainMax)
 	}
-	return result{kind: outcomeUnknown, after: after,
-		says: fmt.Sprintf("The service would not guess (%d %s); the shop asks again.", resp.StatusCode, a.Code)}
+	return result{kind: outcomeUnknown, after: after, says: fmt.Sprintf(
+		"The service would not guess (%d %s); the shop asks again.", resp.StatusCode, a.Code)}
 }
 
 // naive pays straight at the gateway, and again when that fails, as shops do

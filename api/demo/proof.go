@@ -82,7 +82,8 @@ const shown = 10
 func prove(s *shop, l *ledger, now time.Time) Proof {
 	orders := s.snapshot()
 	charges, undelivered := l.counts()
-	p := Proof{DistinctOrders: len(orders), Undelivered: undelivered, Wrong: []WrongOrder{}, OldUnknowns: []OpenOrder{}}
+	p := Proof{DistinctOrders: len(orders), Undelivered: undelivered,
+		Wrong: []WrongOrder{}, OldUnknowns: []OpenOrder{}}
 	known := make(map[string]bool, len(orders))
 	for _, o := range orders {
 		known[o.id] = true
@@ -154,8 +155,9 @@ func (p Proof) verdict(orders int) error {
 	case p.Pending > 0:
 		return fmt.Errorf("%w: %d orders did not come to an end", ErrProof, p.Pending)
 	}
-	return fmt.Errorf("%w: most charges on one order: %d, paid orders without a charge: %d, failed ones with: %d",
-		ErrProof, p.Most, p.NoCharge, p.OnFailed)
+	return fmt.Errorf("%w: most charges on one order: %d, paid orders without a charge: %d, "+
+		"failed orders with one: %d, charges without an order: %d",
+		ErrProof, p.Most, p.NoCharge, p.OnFailed, p.NoOrder)
 }
 
 // snapshot copies the orders.

@@ -226,8 +226,8 @@ func (d *running) atRest(orders int) stats {
 // once checks that every order was charged once.
 func (d *running) once(s stats, orders int) {
 	d.t.Helper()
-	if s.DistinctOrders != orders || s.RealCharges != orders || s.PaidOrders != orders || !s.ZeroDoubleCharges ||
-		!s.Proven || s.MostChargesOnOneOrder > 1 {
+	if s.DistinctOrders != orders || s.RealCharges != orders || s.PaidOrders != orders ||
+		!s.ZeroDoubleCharges || !s.Proven || s.MostChargesOnOneOrder > 1 {
 		d.t.Errorf("not every one of %d orders was charged once: %+v", orders, s)
 	}
 }

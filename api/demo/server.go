@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -16,8 +17,8 @@ import (
 )
 
 // policy lets a page load what this server serves, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // orderName is what an order may be called. It becomes an idempotency key and a
 // part of a path.
@@ -219,24 +220,30 @@ func (d *demo) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if world := d.now(); world != nil {
-			parts, err := d.pages.render(world)
+			text, err := d.changes(world, last)
 			if err != nil {
 				return
 			}
-			changed := map[string]string{}
-			for name, html := range parts {
-				if last[name] != html {
-					changed[name], last[name] = html, html
-				}
-			}
-			text, err := json.Marshal(changed)
-			if err != nil {
-				return
-			}
-			if _, err := w.Write(append(append([]byte("data: "), text...), "\n\n"...)); err != nil || rc.Flush() != nil {
+			if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil || rc.Flush() != nil {
 				return
 			}
 		}
 		pause(r.Context(), liveEvery)
 	}
+}
+
+// changes returns the parts of the page that are not as in last, and notes them
+// there.
+func (d *demo) changes(world *world, last map[string]string) ([]byte, error) {
+	parts, err := d.pages.render(world)
+	if err != nil {
+		return nil, err
+	}
+	changed := map[string]string{}
+	for name, html := range parts {
+		if last[name] != html {
+			changed[name], last[name] = html, html
+		}
+	}
+	return json.Marshal(changed)
 }

@@ -45,8 +45,9 @@ func TestPlan(t *testing.T) {
 	const n = 10_000
 	for i := range n {
 		id := fmt.Sprintf("ord_%d", i)
-		if a.slow(id, 1) != same.slow(id, 1) || a.copies(id) != same.copies(id) || a.drops(id) != same.drops(id) ||
-			a.declines(id) != same.declines(id) || a.between("x", id, 0, time.Hour) != same.between("x", id, 0, time.Hour) {
+		if a.slow(id, 1) != same.slow(id, 1) || a.copies(id) != same.copies(id) ||
+			a.drops(id) != same.drops(id) || a.declines(id) != same.declines(id) ||
+			a.between("x", id, 0, time.Hour) != same.between("x", id, 0, time.Hour) {
 			t.Fatalf("%s: one seed, two plans", id)
 		}
 		if a.slow(id, 1) != other.slow(id, 1) {
@@ -77,7 +78,8 @@ func TestPlan(t *testing.T) {
 	if kinds[tardy] == 0 || kinds[belated] == 0 || kinds[lost] == 0 || declines == 0 || differ == 0 {
 		t.Errorf("kinds %v, declined %d, other seed differs %d times", kinds, declines, differ)
 	}
-	if by := newPlan(1, false); by.slow("x", 1) == prompt || by.copies("x") < 3 || !by.drops("x") || by.declines("x") {
+	by := newPlan(1, false)
+	if by.slow("x", 1) == prompt || by.copies("x") < 3 || !by.drops("x") || by.declines("x") {
 		t.Error("a switch that a person flips is always felt")
 	}
 }
@@ -142,7 +144,8 @@ func books(t *testing.T) (*ledger, *shop) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := openShop(filepath.Join(t.TempDir(), ordersFile), &shop{clock: kv.SystemClock(), stories: newStories()})
+	s, err := openShop(filepath.Join(t.TempDir(), ordersFile),
+		&shop{clock: kv.SystemClock(), stories: newStories()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,13 +173,14 @@ func TestProofTable(t *testing.T) {
 		{"A:unknown", "A", Proof{Pending: 1, Unknowns: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true}},
 		{"", "X", Proof{RealCharges: 1, Most: 1, NoOrder: 1, ZeroDoubleCharges: true}},
 		{"A:paid", "A X X", Proof{Paid: 1, RealCharges: 3, Most: 2, NoOrder: 2}},
-		{"A:paid A:applied", "A", Proof{Paid: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true, Proven: true}},
+		{"A:paid A:applied", "A",
+			Proof{Paid: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true, Proven: true}},
 	} {
 		l, s := books(t)
 		for field := range strings.FieldsSeq(c.orders) {
 			id, state, _ := strings.Cut(field, ":")
-			lines := map[string][]string{"paid": {kindAsked, kindAccepted, kindApplied}, "failed": {kindAsked, kindDeclined},
-				"pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
+			lines := map[string][]string{"paid": {kindAsked, kindAccepted, kindApplied},
+				"failed": {kindAsked, kindDeclined}, "pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
 			for _, kind := range lines {
 				if err := s.add(orderEntry{Kind: kind, Order: id}); err != nil {
 					t.Fatal(err)
@@ -203,8 +207,8 @@ func TestProofTable(t *testing.T) {
 		if a, b := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want); a != b {
 			t.Errorf("orders %q, charges %q:\n got %s\nwant %s", c.orders, c.charges, a, b)
 		}
-		if holds := got.verdict(got.DistinctOrders) == nil; holds != c.want.Proven {
-			t.Errorf("orders %q, charges %q: the verdict is %v", c.orders, c.charges, got.verdict(got.DistinctOrders))
+		if err := got.verdict(got.DistinctOrders); (err == nil) != c.want.Proven {
+			t.Errorf("orders %q, charges %q: the verdict is %v", c.orders, c.charges, err)
 		}
 		if err := got.verdict(got.DistinctOrders + 1); !errors.Is(err, ErrProof) {
 			t.Error("a run that placed too few orders counts")
@@ -278,7 +282,8 @@ func TestGatewayChargesNothingTooLate(t *testing.T) {
 
 func TestCrashIsOncePerArming(t *testing.T) {
 	var killed []string
-	c := &crasher{kill: func() {}, tell: func(string) {}, killed: func(p string) { killed = append(killed, p) }}
+	c := &crasher{kill: func() {}, tell: func(string) {},
+		killed: func(p string) { killed = append(killed, p) }}
 	for range 2 * len(crashPoints) {
 		point := c.flip("", "")
 		for range 3 {
@@ -309,7 +314,8 @@ func TestCheckoutWhileTheServiceIsDown(t *testing.T) {
 		defer cancel()
 		d := &demo{ctx: ctx, world: &world{shop: s, stories: s.stories, ctx: ctx}}
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, "http://localhost/checkout", strings.NewReader(`{"orderId":"A"}`))
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/checkout",
+			strings.NewReader(`{"orderId":"A"}`))
 		began := time.Now()
 		d.handler().ServeHTTP(w, r)
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
@@ -352,7 +358,8 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 func TestParseFaults(t *testing.T) {
 	for text, want := range map[string]Faults{
 		"": {}, "none": {}, "all": {Delay: true, Duplicate: true, Drop: true, Crash: true},
-		"keys": {Keys: true}, "delay, drop": {Delay: true, Drop: true}, "crash,duplicate": {Crash: true, Duplicate: true},
+		"keys": {Keys: true}, "delay, drop": {Delay: true, Drop: true},
+		"crash,duplicate": {Crash: true, Duplicate: true},
 	} {
 		if got, err := ParseFaults(text); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)
@@ -376,10 +383,12 @@ func TestStoriesAreBounded(t *testing.T) {
 		}
 	}
 	last := s.last()
-	if len(last) != storiesKept || len(s.live) != storiesKept || last[0].order != fmt.Sprint(3*storiesKept-1) {
+	if len(last) != storiesKept || len(s.live) != storiesKept ||
+		last[0].order != fmt.Sprint(3*storiesKept-1) {
 		t.Errorf("%d stories, the newest of %s", len(last), last[0].order)
 	}
-	if got := last[0]; len(got.lines) != linesKept || got.more != linesKept+1 || got.lines[0] != (line{"again", 5}) {
+	got := last[0]
+	if len(got.lines) != linesKept || got.more != linesKept+1 || got.lines[0] != (line{"again", 5}) {
 		t.Errorf("%d lines, %d more, first %v", len(got.lines), got.more, got.lines[0])
 	}
 }
