@@ -72,7 +72,7 @@ func childUntilError(path string) error {
 	defer s.Close()
 	for n := range 4000 {
 		id := fmt.Sprintf("1.1.%d", n)
-		err := s.Update(context.Background(), func(w kv.Writer) error { return stormTx(w, id) })
+		err := s.Update(context.Background(), func(w kv.Writer) error { return largeTx(w, id) })
 		if err == nil {
 			sayf("ack %s", id)
 			continue
@@ -82,6 +82,11 @@ func childUntilError(path string) error {
 		return nil
 	}
 	return errors.New("no error came")
+}
+
+// largeTx is stormTx in a file that grows faster.
+func largeTx(w kv.Writer, id string) error {
+	return errors.Join(stormTx(w, id), w.Put(churnTable, []byte("large "+id), make([]byte, 10_000)))
 }
 
 // wantStopped prints "wrong: …" for each way in which a store does not behave
@@ -186,7 +191,7 @@ func childFull(dir string) error {
 	}
 	n := 0
 	for ; err == nil; n++ {
-		err = s.Update(ctx, func(w kv.Writer) error { return stormTx(w, fmt.Sprintf("1.1.%d", n)) })
+		err = s.Update(ctx, func(w kv.Writer) error { return largeTx(w, fmt.Sprintf("1.1.%d", n)) })
 		if err == nil {
 			sayf("ack 1.1.%d", n)
 		}
