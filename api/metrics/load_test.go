@@ -353,3 +353,21 @@ func newToken(t *testing.T, a *auth.Service, role auth.Role) string {
 	}
 	return secret
 }
+
+// The oldest is the one that has been unknown for the longest, wherever it comes:
+// the list is ordered by when a claim began to wait.
+func TestOldestUnknown(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(metrics.Config{Clock: newClock()})
+	m.WatchClaims(listFunc(func(context.Context, claim.Query) (claim.Page, error) {
+		var p claim.Page
+		for _, since := range []int64{1700000300, 1700000100, 1700000200} {
+			p.Claims = append(p.Claims, claim.Claim{Record: claim.Record{State: claim.Unknown,
+				UnknownSince: time.Unix(since, 0)}})
+		}
+		return p, nil
+	}))
+	f := scrape(t, m)
+	f.want(t, 1700000100, "onced_claims_oldest_unknown_timestamp_seconds")
+	f.want(t, 3, "onced_claims_open", "state=unknown")
+}
