@@ -2,13 +2,15 @@ package app
 
 import (
 	"context"
-	"errors"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 
 	"onced/api"
 	"onced/api/auth"
 	"onced/api/config"
+	"onced/api/problem"
+	"onced/api/proxy"
 	"onced/kv/claim"
 	"onced/kv/feed"
 )
@@ -42,11 +44,11 @@ func newParts(ctx context.Context, a *App) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := p.newProxy(a, c)
+	routes, err := p.newProxy(a, c)
 	if err != nil {
 		return nil, err
 	}
-	p.proxy.set(h)
+	p.proxy.set(routes)
 	p.api, err = p.newAPI(a, c)
 	return p, err
 }
@@ -82,18 +84,44 @@ func (p *parts) newAPI(a *App, c *config.Config) (http.Handler, error) {
 
 // newProxy makes the handler of the routes of c. It is called again with each
 // reload, and must have no effect of its own.
-func (p *parts) newProxy(_ *App, c *config.Config) (http.Handler, error) {
-	if len(c.Routes) > 0 {
-		return nil, errors.New("app: routes: this build has no proxy yet")
+func (p *parts) newProxy(a *App, c *config.Config) (*proxy.Proxy, error) {
+	ip := clientIP(c.HTTP.TrustedProxies)
+	cfg := proxy.Config{
+		Claims: p.book, Routes: c.Routes, Principal: p.principal(ip),
+		MaxBody: int64(c.HTTP.MaxBody), BodyTime: c.HTTP.ReadTimeout,
+		ClientIP: ip, Trusted: trustedPeer(c.HTTP.TrustedProxies), OnRoute: api.SetRoute,
+		Observer: a.metrics, Clock: a.o.Clock, Logger: a.o.Logger,
 	}
-	return http.NotFoundHandler(), nil
+	if a.tracer != nil {
+		cfg.Tracer, cfg.TraceSend = a.tracer, a.tracer.Send
+	}
+	return proxy.New(cfg)
 }
 
-// slot is a handler that can be exchanged while it serves: a request is served
+// principal is the account whose token a request to a route carries.
+func (p *parts) principal(ip func(*http.Request) netip.Addr) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		who, err := p.auth.Identify(r, ip(r))
+		if err != nil {
+			return "", err
+		}
+		if !who.Can(auth.ClaimsOwn) {
+			return "", problem.New(problem.Forbidden, "the role of this token may not send requests; use one of a client")
+		}
+		return who.Principal, nil
+	}
+}
+
+// slot is the proxy, which can be exchanged while it serves: a request is served
 // to its end by the one that it began with.
-type slot struct{ handler atomic.Pointer[http.Handler] }
+type slot struct{ now atomic.Pointer[proxy.Proxy] }
 
-func (s *slot) set(h http.Handler) { s.handler.Store(&h) }
+// set puts h in its place and lets go of the idle connections of the one before.
+func (s *slot) set(h *proxy.Proxy) {
+	if before := s.now.Swap(h); before != nil {
+		before.Close()
+	}
+}
 
-// ServeHTTP serves with the handler of now.
-func (s *slot) ServeHTTP(w http.ResponseWriter, r *http.Request) { (*s.handler.Load()).ServeHTTP(w, r) }
+// ServeHTTP serves with the proxy of now.
+func (s *slot) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.now.Load().ServeHTTP(w, r) }
