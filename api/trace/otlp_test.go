@@ -272,15 +272,18 @@ func TestShutdownIsBounded(t *testing.T) {
 // The log says why, and not where: an endpoint may hold a key.
 func TestErrorsHoldNoEndpoint(t *testing.T) {
 	plain := newCollector(t)
-	clean(t, map[string]string{"OTEL_EXPORTER_OTLP_TIMEOUT": "300", // so that it is not tried for long
-		"OTEL_EXPORTER_OTLP_ENDPOINT": strings.Replace(plain.URL, "http://", "https://u:p4242@", 1) + "/key4242"})
+	clean(t, map[string]string{
+		"OTEL_EXPORTER_OTLP_TIMEOUT":  "300", // so that it is not tried for long
+		"OTEL_EXPORTER_OTLP_ENDPOINT": strings.Replace(plain.URL, "http://", "https://u:4242@", 1) + "/key4242",
+	})
 	var log bytes.Buffer
 	tr := newTracer(t, slog.New(slog.NewTextHandler(&log, nil)))
 	one(tr)
 	if err := tr.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(log.String(), "HTTP response to HTTPS client") || strings.Contains(log.String(), "4242") {
+	if !strings.Contains(log.String(), "HTTP response to HTTPS client") ||
+		strings.Contains(log.String(), "4242") {
 		t.Errorf("the log is %s", log.String())
 	}
 }
