@@ -272,10 +272,9 @@ func TestShutdownIsBounded(t *testing.T) {
 // The log says why, and not where: an endpoint may hold a key.
 func TestErrorsHoldNoEndpoint(t *testing.T) {
 	plain := newCollector(t)
-	clean(t, map[string]string{
-		"OTEL_EXPORTER_OTLP_TIMEOUT":  "300", // so that it is not tried for long
-		"OTEL_EXPORTER_OTLP_ENDPOINT": strings.Replace(plain.URL, "http://", "https://u:4242@", 1) + "/key4242",
-	})
+	endpoint := strings.Replace(plain.URL, "http://", "https://u:4242@", 1) + "/key4242"
+	clean(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+		"OTEL_EXPORTER_OTLP_TIMEOUT": "300"}) // so that it is not tried for long
 	var log bytes.Buffer
 	tr := newTracer(t, slog.New(slog.NewTextHandler(&log, nil)))
 	one(tr)
