@@ -160,7 +160,8 @@ func (m *move) refused(i int, cause Cause) {
 		st.NextAt = m.now.Add(step.Act.delay(st.Tries, m.ev.After, m.ev.Random))
 		if st.Tries >= step.Act.Attempts || step.NoAction {
 			st.Status = Refused
-			m.hold(HoldForward, i, "after the point of no return, step "+step.Name+" does not succeed: "+st.Error)
+			m.hold(HoldForward, i,
+				"after the point of no return, step "+step.Name+" does not succeed: "+st.Error)
 		}
 		return
 	}

@@ -171,9 +171,9 @@ const (
 	NoteLate                      // a word came after the end
 )
 
-var noteNames = [...]string{"", "sent", "done", "refused", "retry", "unknown", "waiting", "absent", "unclear",
-	"signal", "conflict", "undo_sent", "undone", "undo_retry", "undo_stuck", "back", "held", "operator", "end",
-	"late"}
+var noteNames = [...]string{"", "sent", "done", "refused", "retry", "unknown", "waiting", "absent",
+	"unclear", "signal", "conflict", "undo_sent", "undone", "undo_retry", "undo_stuck", "back", "held",
+	"operator", "end", "late"}
 
 // String returns the name; the names are a closed set.
 func (n Note) String() string { return name(noteNames[:], int(n)) }

@@ -200,7 +200,7 @@ func (p *play) line(t *testing.T, line string) {
 	var err error
 	if words[1] == "correction" {
 		ev := p.event(t, append([]string{"signal"}, words[2:]...))
-		p.state, effects = Correction(&p.def, p.state, ev.Step, ev.At, now)
+		p.state, effects = Correction(&p.def, p.state, ev, now)
 	} else {
 		p.state, effects, err = Next(&p.def, p.state, p.event(t, words[1:]), now)
 	}

@@ -11,13 +11,13 @@ type Status uint8
 
 // The states of a run. They are part of the file format.
 const (
-	Running Status = iota + 1
-	Completed
-	Compensating
-	Compensated
-	Held
-	Stuck
-	Closed
+	Running      Status = iota + 1 // it goes forward
+	Completed                      // every step is done
+	Compensating                   // it is being undone
+	Compensated                    // nothing stands
+	Held                           // it waits for a person
+	Stuck                          // an undo does not succeed
+	Closed                         // ended by a person
 )
 
 var statusNames = [...]string{"", "running", "completed", "compensating", "compensated", "held", "stuck",
@@ -86,13 +86,13 @@ type Cause uint8
 
 // The causes. They are part of the file format.
 const (
-	CauseNone      Cause = iota
-	CauseRefused         // a step was refused
-	CauseExhausted       // a step had no success within its tries
-	CauseUnknown         // a step's outcome cannot be found out, and it may be undone so
-	CauseDeadline        // the run's deadline has passed
-	CauseCancelled       // a person cancelled it
-	CauseLate            // an effect became known after its run had been undone
+	CauseNone      Cause = iota // it is not
+	CauseRefused                // a step was refused
+	CauseExhausted              // a step had no success within its tries
+	CauseUnknown                // a step's outcome cannot be found out, and it may be undone so
+	CauseDeadline               // the run's deadline has passed
+	CauseCancelled              // a person cancelled it
+	CauseLate                   // an effect became known after its run had been undone
 )
 
 var causeNames = [...]string{"", "refused", "exhausted", "unknown", "deadline", "cancelled", "late_success"}
@@ -105,18 +105,18 @@ type Hold uint8
 
 // The reasons to wait for a person. They are part of the file format.
 const (
-	HoldNone          Hold = iota
-	HoldUnknown            // a step may have happened, and nothing can tell
-	HoldForward            // a step after the pivot does not succeed
-	HoldIrreversible       // the run failed, and a step that stands cannot be undone
-	HoldContradiction      // two words of a callee contradict each other
-	HoldEvidence           // a success became known, and whether its undo came before it is not known
-	HoldDefinition         // the definition is not there, or is not the one the run began with
-	HoldBroken             // the engine cannot work on the run
+	HoldNone          Hold = iota // it does not
+	HoldUnknown                   // a step may have happened, and nothing can tell
+	HoldForward                   // a step after the pivot does not succeed
+	HoldIrreversible              // the run failed, and a step that stands cannot be undone
+	HoldContradiction             // two words of a callee contradict each other
+	HoldEvidence                  // a success became known, and whether its undo came before it is not known
+	HoldDefinition                // the definition is not there, or is not the one the run began with
+	HoldBroken                    // the engine cannot work on the run
 )
 
-var holdNames = [...]string{"", "unknown", "forward", "irreversible", "contradiction", "evidence", "definition",
-	"broken"}
+var holdNames = [...]string{"", "unknown", "forward", "irreversible", "contradiction", "evidence",
+	"definition", "broken"}
 
 // String returns the name; the names are a closed set.
 func (h Hold) String() string { return name(holdNames[:], int(h)) }

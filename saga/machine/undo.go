@@ -213,12 +213,13 @@ func (m *move) needsCorrection(i int) bool {
 	return st.Status != Skipped
 }
 
-// Correction is the state of the run that undoes the effect of step i of an ended
-// run, which became known only then. at is when it happened, if that is known. The
+// Correction is the state of the run that undoes the effect of ev.Step of an ended
+// run, which became known only by the event, with the effects of its beginning. The
 // new run has the key and round of the ended one: only the number of the undo can
 // differ.
-func Correction(def *Def, s State, i int, at, now time.Time) (State, []Effect) {
-	m := &move{def: def, s: s.clone(), now: now}
+func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
+	m := &move{def: def, s: s.clone(), ev: ev, now: now}
+	i := ev.Step
 	m.s = State{Status: Compensating, Back: true, Cause: CauseLate, Failed: i + 1, Steps: m.s.Steps,
 		Reason: "step " + s.Steps[i].Name + " succeeded after its run had been undone"}
 	for j := range m.s.Steps {
@@ -231,7 +232,7 @@ func Correction(def *Def, s State, i int, at, now time.Time) (State, []Effect) {
 		st.Undo = UndoNone
 		m.happened(i)
 	} else {
-		m.standsAgain(i, at)
+		m.standsAgain(i, ev.At)
 	}
 	m.settle()
 	m.tell(&State{})
