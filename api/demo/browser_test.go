@@ -3,6 +3,7 @@ package demo_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -48,9 +49,11 @@ func openBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+	cmd := exec.CommandContext(context.Background(), "chromium",
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
+		"--disable-dev-shm-usage", "--hide-scrollbars",
+		"--user-data-dir="+t.TempDir(), "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{commands, answers} // 3 and 4
 	var log bytes.Buffer
 	cmd.Stderr = &log
@@ -93,10 +96,12 @@ func (b *browser) call(method string, params any) (result map[string]any) {
 			b.t.Fatalf("%s: the browser ended: %v", method, err)
 		}
 		var m struct {
-			ID     int
-			Method string
-			Result map[string]any
-			Error  *struct{ Message string }
+			ID     int            `json:"id"`
+			Method string         `json:"method"`
+			Result map[string]any `json:"result"`
+			Error  *struct {
+				Message string `json:"message"`
+			} `json:"error"`
 		}
 		if err := json.Unmarshal(line[:len(line)-1], &m); err != nil {
 			b.t.Fatal(err)

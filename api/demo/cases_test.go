@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -103,10 +102,9 @@ func TestDM04_ImpatientClientsOfASlowGateway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.DefaultClient.Do(req)
-		if err == nil {
-			resp.Body.Close()
+		if resp, err := http.DefaultClient.Do(req); err == nil {
 			t.Errorf("the gateway was not slow: %s", resp.Status)
+			_ = resp.Body.Close()
 		}
 		cancel()
 	}
@@ -128,12 +126,7 @@ func TestDM04_EveryKindOfDelay(t *testing.T) {
 	clients.Wait()
 	s := d.atRest(orders)
 	d.once(s, orders)
-	resp, err := http.Get(d.url + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	page := read(t, resp.Body)
+	_, page := d.get("/")
 	for _, story := range []string{"answered too late", "let the call lie", "was lost",
 		"knew of no charge yet", "instead of charging again"} {
 		if !strings.Contains(page, story) {
@@ -188,7 +181,8 @@ func TestDM06_AThousandOrdersUnderEveryFault(t *testing.T) {
 	}
 	s := proofOf(t, d)
 	if s.DistinctOrders != 1000 || s.PendingOrders != 0 || s.ChargesWithoutOrder != 0 ||
-		s.OrdersWithoutCharge != 0 || s.FailedOrdersWithCharge != 0 || s.MostChargesOnOneOrder != 1 || !s.Proven || !s.ZeroDoubleCharges {
+		s.OrdersWithoutCharge != 0 || s.FailedOrdersWithCharge != 0 || s.MostChargesOnOneOrder != 1 ||
+		!s.Proven || !s.ZeroDoubleCharges {
 		t.Errorf("the proof: %+v", s)
 	}
 	if s.RealCharges != s.PaidOrders || s.FailedOrders == 0 {
@@ -248,13 +242,12 @@ func TestDM07_SwitchesAnswerTheirNewValueDuringTraffic(t *testing.T) {
 	}
 	for _, name := range []string{"delay", "duplicate", "drop", "keys", "crash"} {
 		flips.Go(func() {
-			want := false
 			for i := range 20 {
 				path := "/toggle/" + name
 				if name == "crash" { // it turns itself off, so nobody can know what a flip does
 					path += map[bool]string{true: "?to=on", false: "?to=off"}[i%2 == 0]
 				}
-				want = i%2 == 0
+				want := i%2 == 0
 				code, answer := d.post(path, "")
 				if code != http.StatusOK || answer["value"] != want || answer["toggle"] != name ||
 					answer["meaning"] == "" {
@@ -276,13 +269,4 @@ func TestDM07_SwitchesAnswerTheirNewValueDuringTraffic(t *testing.T) {
 		sum += n
 	}
 	d.once(d.atRest(sum), sum)
-}
-
-func read(t *testing.T, r io.Reader) string {
-	t.Helper()
-	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -93,7 +93,7 @@ func (c Config) withDefaults() Config {
 var ErrConfig = errors.New("demo: it cannot run so")
 
 func (c Config) validate() error {
-	problem := ""
+	var problem string
 	switch {
 	case len(c.Service) == 0 && !c.Unprotected:
 		problem = "Config.Service names no command"

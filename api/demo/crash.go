@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -111,9 +112,7 @@ func (c *crasher) counts() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := map[string]int{}
-	for point, n := range c.count {
-		m[point] = n
-	}
+	maps.Copy(m, c.count)
 	return m
 }
 

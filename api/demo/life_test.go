@@ -129,7 +129,9 @@ func TestInterruptEndsEverything(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	gone(t, pid)
-	if _, err := http.Get(d.url + "/stats"); err == nil {
+	var dialer net.Dialer
+	if c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(d.url, "http://")); err == nil {
+		_ = c.Close()
 		t.Error("somebody still answers")
 	}
 	entries, err := os.ReadDir(d.data)
@@ -203,7 +205,8 @@ func TestProofHoldsWhenTheGatewayHonoursKeys(t *testing.T) {
 
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +230,7 @@ func TestPortTaken(t *testing.T) {
 func runDemo(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := exec.Command(program, append([]string{"demo"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"demo"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		t.Fatal(err)

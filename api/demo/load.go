@@ -112,6 +112,7 @@ func visit(ctx context.Context, client *http.Client, url, id string) {
 		resp, err := client.Do(req)
 		if err == nil {
 			drain(resp.Body)
+			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPaymentRequired {
 				return
 			}

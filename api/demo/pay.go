@@ -40,8 +40,9 @@ func (r result) outcome() string {
 		return "charged, " + r.charge
 	case declined:
 		return "declined"
+	default:
+		return "no answer, and it gave up"
 	}
-	return "no answer, and it gave up"
 }
 
 // price is what every order costs.
@@ -100,6 +101,7 @@ func (g guarded) pay(ctx context.Context, id string) result {
 		}
 		return result{kind: kind, after: askAgain}
 	}
+	defer func() { _ = resp.Body.Close() }()
 	defer drain(resp.Body)
 	return readAnswer(resp)
 }
@@ -116,9 +118,9 @@ func readAnswer(resp *http.Response) result {
 	}
 	_ = json.Unmarshal(body, &a) // what cannot be read says nothing
 	switch {
-	case resp.StatusCode/100 == 2 && a.chargeAnswer.Status == statusAccepted:
+	case resp.StatusCode/100 == 2 && a.Status == statusAccepted:
 		return result{kind: accepted, charge: a.ID}
-	case a.chargeAnswer.Status == statusDeclined && (resp.StatusCode == http.StatusPaymentRequired ||
+	case a.Status == statusDeclined && (resp.StatusCode == http.StatusPaymentRequired ||
 		resp.StatusCode == http.StatusUnprocessableEntity): // 422 when the service looked it up
 		return result{kind: declined}
 	}
@@ -168,6 +170,7 @@ func (n naive) once(ctx context.Context, body []byte) result {
 	if err != nil {
 		return result{kind: outcomeUnknown}
 	}
+	defer func() { _ = resp.Body.Close() }()
 	defer drain(resp.Body)
 	return readAnswer(resp)
 }

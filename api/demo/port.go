@@ -56,10 +56,11 @@ func listen(ctx context.Context, port int) (listeners []net.Listener, err error)
 		_ = first.Close()
 		return nil, portError(port, err)
 	}
-	if err != nil {
-		return []net.Listener{first}, nil // this machine has no IPv6
+	listeners = []net.Listener{first}
+	if err == nil { // otherwise this machine has no IPv6
+		listeners = append(listeners, second)
 	}
-	return []net.Listener{first, second}, nil
+	return listeners, nil
 }
 
 func portError(port int, err error) error {

@@ -91,6 +91,7 @@ func (r *reconciler) read(ctx context.Context) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = resp.Body.Close() }()
 	defer drain(resp.Body)
 	var events []entry
 	return events, json.NewDecoder(resp.Body).Decode(&events)

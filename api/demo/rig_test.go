@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	program = filepath.Join(dir, "onced")
-	build := exec.Command("go", "build", "-o", program, "onced")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", program, "onced")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	code := 1
 	if err := build.Run(); err == nil {
@@ -43,20 +43,35 @@ const patience = 90 * time.Second
 
 // stats is what the tests read of /stats.
 type stats struct {
-	DistinctOrders, RealCharges                               int
-	ZeroDoubleCharges, Proven, Protected                      bool
-	PaidOrders, FailedOrders, PendingOrders                   int
-	OrdersWithChargesNot1, ChargesWithoutOrder                int
-	OrdersWithoutCharge, FailedOrdersWithCharge               int
-	MostChargesOnOneOrder, OpenUnknowns, UndeliveredCallbacks int
-	CallbacksSent, CallbacksSeenTwiceByShop, ServiceStarts    int
-	ServicePid                                                int
-	Kills                                                     map[string]int
-	Toggles                                                   map[string]bool
-	WrongOrders                                               []struct {
-		OrderID string
-		Charges int
-	}
+	DistinctOrders    int  `json:"distinctOrders"`
+	RealCharges       int  `json:"realCharges"`
+	ZeroDoubleCharges bool `json:"zeroDoubleCharges"`
+	Proven            bool `json:"proven"`
+	Protected         bool `json:"protected"`
+
+	PaidOrders    int `json:"paidOrders"`
+	FailedOrders  int `json:"failedOrders"`
+	PendingOrders int `json:"pendingOrders"`
+
+	OrdersWithChargesNot1  int `json:"ordersWithChargesNot1"`
+	ChargesWithoutOrder    int `json:"chargesWithoutOrder"`
+	OrdersWithoutCharge    int `json:"ordersWithoutCharge"`
+	FailedOrdersWithCharge int `json:"failedOrdersWithCharge"`
+	MostChargesOnOneOrder  int `json:"mostChargesOnOneOrder"`
+
+	OpenUnknowns             int `json:"openUnknowns"`
+	UndeliveredCallbacks     int `json:"undeliveredCallbacks"`
+	CallbacksSent            int `json:"callbacksSent"`
+	CallbacksSeenTwiceByShop int `json:"callbacksSeenTwiceByShop"`
+
+	ServiceStarts int             `json:"serviceStarts"`
+	ServicePid    int             `json:"servicePid"`
+	Kills         map[string]int  `json:"kills"`
+	Toggles       map[string]bool `json:"toggles"`
+	WrongOrders   []struct {
+		OrderID string `json:"orderId"`
+		Charges int    `json:"charges"`
+	} `json:"wrongOrders"`
 }
 
 // running is a demo in a process of its own.
@@ -76,7 +91,8 @@ var urlInLine = regexp.MustCompile(`http://localhost:\d+`)
 func start(t *testing.T, data string, args ...string) *running {
 	t.Helper()
 	d := &running{t: t, data: data, out: new(bytes.Buffer), end: make(chan struct{})}
-	d.cmd = exec.Command(program, append([]string{"demo", "--port=0", "--data", data}, args...)...)
+	d.cmd = exec.CommandContext(context.Background(), program,
+		append([]string{"demo", "--port=0", "--data", data}, args...)...)
 	d.cmd.Env = append(os.Environ(), "ONCED_LISTEN=not an address") // must not reach the service
 	r, w := io.Pipe()
 	d.cmd.Stdout, d.cmd.Stderr = w, w
@@ -178,16 +194,57 @@ func (d *running) set(paths ...string) {
 
 func (d *running) stats() (s stats) {
 	d.t.Helper()
-	resp, err := http.Get(d.url + "/stats")
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+	_, text := d.get("/stats")
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
 		d.t.Fatal(err)
 	}
 	return s
 }
+
+func (d *running) get(path string) (status int, body string) {
+	d.t.Helper()
+	return d.request(http.MethodGet, path, "")
+}
+
+// request sends what a browser would, with pairs of names and values of headers,
+// and follows no redirects.
+func (d *running) request(method, path, body string, header ...string) (status int, text string) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, d.url+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		if header[i] == "Host" {
+			req.Host = header[i+1]
+			continue
+		}
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if resp.Header.Get("Location") != "" {
+		return resp.StatusCode, "to " + resp.Header.Get("Location")
+	}
+	policy := resp.Header.Get("Content-Security-Policy")
+	if resp.StatusCode == http.StatusOK && policy != wantPolicy {
+		d.t.Errorf("%s: the policy is %q", path, policy)
+	}
+	return resp.StatusCode, string(answer)
+}
+
+// wantPolicy lets the page load its own files and nothing else.
+const wantPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // await reads the live stream, and the stats with each of its messages, until
 // they are as wanted.

@@ -120,7 +120,7 @@ func orderOf(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err != nil {
 		return "", errors.New("the body is longer than 4 KiB")
 	}
-	id := ""
+	var id string
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind == "application/x-www-form-urlencoded" && !strings.HasPrefix(string(body), "{") {
 		form, err := url.ParseQuery(string(body))
@@ -194,7 +194,9 @@ func (d *demo) stats(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(world.proof())
+	if err := enc.Encode(world.proof()); err != nil {
+		return // the client has gone
+	}
 }
 
 // liveEvery is how often the page is told of changes.

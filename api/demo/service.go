@@ -93,7 +93,7 @@ func (s *service) once(ctx context.Context) (wasReady bool, err error) {
 		return false, err
 	}
 	defer log.Close()
-	cmd := exec.Command(s.command[0], s.command[1:]...)
+	cmd := exec.CommandContext(ctx, s.command[0], s.command[1:]...) //nolint:gosec // this program itself
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = s.environ, log, childAttr()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -103,13 +103,12 @@ func (s *service) once(ctx context.Context) (wasReady bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	cmd.Cancel, cmd.WaitDelay = stdin.Close, stopWait // it ends with its stdin, or is made to
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
 	c := &child{process: cmd.Process, stdin: stdin, ended: make(chan struct{})}
 	s.set(c, "")
-	leave := context.AfterFunc(ctx, func() { c.leave() })
-	defer leave()
 	slow := time.AfterFunc(startWait, func() { _ = c.process.Kill() })
 	defer slow.Stop()
 
@@ -146,18 +145,6 @@ func (s *service) set(c *child, addr string) {
 	}
 	s.child, s.addr = c, addr
 	s.changed()
-}
-
-// leave asks the child to end, and makes it.
-func (c *child) leave() {
-	_ = c.stdin.Close()
-	t := time.NewTimer(stopWait)
-	defer t.Stop()
-	select {
-	case <-c.ended:
-	case <-t.C:
-		_ = c.process.Kill()
-	}
 }
 
 // kill ends the child with SIGKILL and returns when it has ended.

@@ -180,7 +180,8 @@ func TestProofTable(t *testing.T) {
 		for field := range strings.FieldsSeq(c.orders) {
 			id, state, _ := strings.Cut(field, ":")
 			lines := map[string][]string{"paid": {kindAsked, kindAccepted, kindApplied},
-				"failed": {kindAsked, kindDeclined}, "pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
+				"failed":  {kindAsked, kindDeclined},
+				"pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
 			for _, kind := range lines {
 				if err := s.add(orderEntry{Kind: kind, Order: id}); err != nil {
 					t.Fatal(err)
@@ -230,7 +231,7 @@ func newGateway(t *testing.T, f Faults, clock kv.Clock) *gateway {
 }
 
 func (g *gateway) ask(key, reference string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, chargesPath,
+	r := httptest.NewRequestWithContext(g.ctx, http.MethodPost, chargesPath,
 		strings.NewReader(`{"reference":"`+reference+`","amount":{"amount":"10.00","asset":"USD"}}`))
 	r.Header.Set("Idempotency-Key", key)
 	w := httptest.NewRecorder()
@@ -314,7 +315,7 @@ func TestCheckoutWhileTheServiceIsDown(t *testing.T) {
 		defer cancel()
 		d := &demo{ctx: ctx, world: &world{shop: s, stories: s.stories, ctx: ctx}}
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(http.MethodPost, "http://localhost/checkout",
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/checkout",
 			strings.NewReader(`{"orderId":"A"}`))
 		began := time.Now()
 		d.handler().ServeHTTP(w, r)
