@@ -44,8 +44,17 @@ const lingerTime = 2 * time.Second
 // is not lost to a client that is still sending, and would wait for ever.
 func (s *Server) abandonBody(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	ctl := http.NewResponseController(w)
-	time.AfterFunc(min(lingerTime, s.deps.BodyTime), func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) })
+	s.readBy(w, min(lingerTime, s.deps.BodyTime))
+}
+
+// readBy lets reading from the connection fail after d; 0 takes that away. A
+// writer without a connection, as in tests, has no such limit.
+func (s *Server) readBy(w http.ResponseWriter, d time.Duration) {
+	var at time.Time
+	if d > 0 {
+		at = s.wall.Now().Add(d)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(at)
 }
 
 // readJSON reads the one JSON object of a request into dst, a pointer to a
@@ -85,8 +94,8 @@ func checkContentType(r *http.Request) error {
 	return nil
 }
 
-// readBody reads within the limits of size and time. The time is bounded by a
-// deadline in the past, set when it is over: that needs no clock.
+// readBody reads within the limits of size and time. After a whole body there is
+// no limit: the server goes on reading to notice that the client has gone.
 func (s *Server) readBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	b, _ := r.Body.(*body)
@@ -96,14 +105,13 @@ func (s *Server) readBody(c echo.Context) ([]byte, error) {
 	if r.ContentLength > b.limit {
 		return nil, tooLarge(b.limit)
 	}
-	ctl := http.NewResponseController(c.Response())
-	late := time.AfterFunc(s.deps.BodyTime, func() { _ = ctl.SetReadDeadline(time.Unix(1, 0)) })
+	s.readBy(c.Response(), s.deps.BodyTime)
 	raw, err := io.ReadAll(b)
-	late.Stop()
 	var large *http.MaxBytesError
 	var netErr net.Error
 	switch {
 	case err == nil:
+		s.readBy(c.Response(), 0)
 		return raw, nil
 	case errors.As(err, &large):
 		return nil, tooLarge(b.limit)

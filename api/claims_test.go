@@ -25,15 +25,17 @@ func own(extra ...any) map[string]any {
 
 func TestIK01_FinishedKeyIsReplayed(t *testing.T) {
 	r := newRig(t)
-	a := r.ask("acme", "POST", "/v1/claims", claimBody("k")).want(t, 201, "")
+	a := r.ask("acme", "POST /v1/claims", claimBody("k")).want(t, 201, "")
 	path := "/v1/claims/" + a.text("claim.id")
-	if a.text("outcome") != "acquired" || a.at("earlier_outcome_unknown") != false || a.header.Get("Location") != path ||
+	if a.text("outcome") != "acquired" || a.at("earlier_outcome_unknown") != false ||
+		a.header.Get("Location") != path ||
 		a.text("downstream_key") != claim.DownstreamKey(claim.ScopeOf("acme", "charge"), "k") {
 		t.Errorf("%s", a.raw)
 	}
-	r.ask("acme", "POST", path+"/done", own("result", map[string]any{"charge": "ch_1"})).want(t, 200, "")
-	b := r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB)).want(t, 200, "")
-	if b.text("outcome") != "replay" || b.text("claim.result.charge") != "ch_1" || b.text("claim.state") != "done" ||
+	r.ask("acme", "POST "+path+"/done", own("result", map[string]any{"charge": "ch_1"})).want(t, 200, "")
+	b := r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB)).want(t, 200, "")
+	if b.text("outcome") != "replay" || b.text("claim.result.charge") != "ch_1" ||
+		b.text("claim.state") != "done" ||
 		b.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%s %v", b.raw, b.header)
 	}
@@ -44,7 +46,8 @@ func TestIK02_OneOwnerAmongMany(t *testing.T) {
 	results := make(chan answer, 50)
 	for i := range 50 {
 		go func() {
-			results <- r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", fmt.Sprintf("token-number-%08d", i)))
+			results <- r.ask("acme", "POST /v1/claims", claimBody("k", "token",
+				fmt.Sprintf("token-number-%08d", i)))
 		}()
 	}
 	owners := 0
@@ -66,13 +69,14 @@ func TestIK04_OtherPayloadIsRefused(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
 	other := claimBody("k", "payload", "200 EUR", "token", tokenB)
-	a := r.ask("acme", "POST", "/v1/claims", other).want(t, 422, problem.Mismatch) // while it runs
+	a := r.ask("acme", "POST /v1/claims", other).want(t, 422, problem.Mismatch) // while it runs
 	if a.problem.Instance != path {
 		t.Errorf("the problem is about %q", a.problem.Instance)
 	}
-	r.ask("acme", "POST", path+"/done", own("result", "first")).want(t, 200, "")
-	r.ask("acme", "POST", "/v1/claims", other).want(t, 422, problem.Mismatch)
-	if b := r.ask("acme", "POST", "/v1/claims", claimBody("k")).want(t, 200, ""); b.text("claim.result") != "first" {
+	r.ask("acme", "POST "+path+"/done", own("result", "first")).want(t, 200, "")
+	r.ask("acme", "POST /v1/claims", other).want(t, 422, problem.Mismatch)
+	if b := r.ask("acme", "POST /v1/claims", claimBody("k")).want(t, 200,
+		""); b.text("claim.result") != "first" {
 		t.Errorf("%s", b.raw)
 	}
 }
@@ -80,32 +84,34 @@ func TestIK04_OtherPayloadIsRefused(t *testing.T) {
 func TestIK05_PrincipalsAreSeparate(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
-	r.ask("acme", "POST", path+"/done", own("result", "secret of acme")).want(t, 200, "")
-	if a := r.ask("globex", "POST", "/v1/claims", claimBody("k", "payload", "other")).want(t, 201, ""); strings.Contains(string(a.raw), "secret") {
+	r.ask("acme", "POST "+path+"/done", own("result", "secret of acme")).want(t, 200, "")
+	if a := r.ask("globex", "POST /v1/claims", claimBody("k", "payload", "other")).want(t, 201,
+		""); strings.Contains(string(a.raw), "secret") {
 		t.Errorf("%s", a.raw)
 	}
 	// For a stranger the claim does not exist, in the very words of one that does not.
 	absent := "/v1/claims/" + claimID(claim.ID{Scope: claim.ScopeOf("acme", "charge"), Key: "never"})
 	for _, p := range []string{path, absent} {
-		a := r.ask("globex", "GET", p, nil).want(t, 404, problem.NotFound)
+		a := r.ask("globex", "GET "+p, nil).want(t, 404, problem.NotFound)
 		if a.problem.Detail != "there is no claim of this id" || a.problem.Instance != "" {
 			t.Errorf("%s: %s", p, a.raw)
 		}
 		for _, verb := range []string{"done", "refused", "release", "unknown"} {
-			r.ask("globex", "POST", p+"/"+verb, own()).want(t, 404, problem.NotFound)
+			r.ask("globex", "POST "+p+"/"+verb, own()).want(t, 404, problem.NotFound)
 		}
-		r.ask("globex", "POST", p+"/heartbeat", own("lease_s", 5)).want(t, 404, problem.NotFound)
+		r.ask("globex", "POST "+p+"/heartbeat", own("lease_s", 5)).want(t, 404, problem.NotFound)
 	}
 	// Another token of the same principal is the same account.
-	r.ask("acme2", "GET", path, nil).want(t, 200, "")
-	if a := r.ask("acme2", "POST", "/v1/claims", claimBody("k")).want(t, 200, ""); a.text("outcome") != "replay" {
+	r.ask("acme2", "GET "+path, nil).want(t, 200, "")
+	if a := r.ask("acme2", "POST /v1/claims", claimBody("k")).want(t, 200,
+		""); a.text("outcome") != "replay" {
 		t.Errorf("%s", a.raw)
 	}
-	list := r.ask("globex", "GET", "/v1/claims", nil).want(t, 200, "")
+	list := r.ask("globex", "GET /v1/claims", nil).want(t, 200, "")
 	if len(list.at("claims").([]any)) != 1 || strings.Contains(string(list.raw), "acme") {
 		t.Errorf("%s", list.raw)
 	}
-	r.ask("globex", "GET", "/v1/claims?principal=acme", nil).want(t, 400, problem.InvalidField)
+	r.ask("globex", "GET /v1/claims?principal=acme", nil).want(t, 400, problem.InvalidField)
 }
 
 func TestIK06_OperationsAreSeparate(t *testing.T) {
@@ -122,7 +128,7 @@ func TestRolesSeeWhatTheyMay(t *testing.T) {
 		as      string
 		content bool
 	}{{"acme", true}, {"operator", true}, {"admin", true}, {"viewer", false}} {
-		a := r.ask(c.as, "GET", path, nil).want(t, 200, "")
+		a := r.ask(c.as, "GET "+path, nil).want(t, 200, "")
 		if got := a.text("claim.intent.card")+a.text("intent.card") == "4242"; got != c.content {
 			t.Errorf("%s sees the intent: %v", c.as, got)
 		}
@@ -133,24 +139,27 @@ func TestRolesSeeWhatTheyMay(t *testing.T) {
 			t.Errorf("%s sees the owner's token", c.as)
 		}
 	}
-	r.ask("acme", "POST", path+"/done", own("result_b64", "c2VjcmV0", "content_type", "text/x-secret")).want(t, 200, "")
+	r.ask("acme", "POST "+path+"/done", own("result_b64", "c2VjcmV0", "content_type", "text/x-secret")).
+		want(t, 200, "")
 	for _, as := range []string{"viewer", "acme"} {
-		a := r.ask(as, "GET", path, nil).want(t, 200, "")
+		a := r.ask(as, "GET "+path, nil).want(t, 200, "")
 		if strings.Contains(string(a.raw), "secret") != (as == "acme") || a.at("result_size") != 6.0 {
 			t.Errorf("%s: %s", as, a.raw)
 		}
 	}
-	r.ask("metrics", "GET", path, nil).want(t, 403, problem.Forbidden)
-	r.ask("viewer", "POST", "/v1/claims", claimBody("x")).want(t, 403, problem.Forbidden)
-	r.ask("operator", "POST", path+"/done", own()).want(t, 403, problem.Forbidden)
-	r.ask("admin", "POST", path+"/release", own()).want(t, 403, problem.Forbidden)
+	r.ask("metrics", "GET "+path, nil).want(t, 403, problem.Forbidden)
+	r.ask("viewer", "POST /v1/claims", claimBody("x")).want(t, 403, problem.Forbidden)
+	r.ask("operator", "POST "+path+"/done", own()).want(t, 403, problem.Forbidden)
+	r.ask("admin", "POST "+path+"/release", own()).want(t, 403, problem.Forbidden)
 	for _, as := range []string{"acme", "viewer"} {
-		r.ask(as, "POST", path+"/resolve", map[string]any{"verdict": "free", "reason": "x"}, "If-Match", `"1.unknown"`).
+		r.ask(as, "POST "+path+"/resolve", map[string]any{"verdict": "free", "reason": "x"}, "If-Match",
+			`"1.unknown"`).
 			want(t, 403, problem.Forbidden)
 	}
 	for _, as := range []string{"acme", "viewer", "operator", "metrics"} {
-		r.ask(as, "GET", "/v1/tokens", nil).want(t, 403, problem.Forbidden)
-		r.ask(as, "POST", "/v1/tokens", map[string]any{"name": "x", "role": "admin"}).want(t, 403, problem.Forbidden)
+		r.ask(as, "GET /v1/tokens", nil).want(t, 403, problem.Forbidden)
+		r.ask(as, "POST /v1/tokens", map[string]any{"name": "x", "role": "admin"}).want(t, 403,
+			problem.Forbidden)
 	}
 }
 
@@ -166,7 +175,8 @@ func TestLostAnswersAreRepeated(t *testing.T) {
 	}
 	takenOver := func(r *rig, key string) string {
 		path, _ := r.unknownClaim(key)
-		r.ask("acme", "POST", "/v1/claims", claimBody(key, "take_over", true, "token", tokenB)).want(r.t, 200, "")
+		r.ask("acme", "POST /v1/claims", claimBody(key, "take_over", true, "token", tokenB)).want(r.t, 200,
+			"")
 		return path
 	}
 	plain := func(verb string) func(r *rig, key string) string {
@@ -187,10 +197,12 @@ func TestLostAnswersAreRepeated(t *testing.T) {
 		{"claim", func(*rig, string) string { return "/v1/claims" },
 			func(key string) map[string]any { return claimBody(key) }, "acquired", 201},
 		{"take over", func(r *rig, key string) string { r.unknownClaim(key); return "/v1/claims" },
-			func(key string) map[string]any { return claimBody(key, "take_over", true, "token", tokenB) }, "took_over", 200},
+			func(key string) map[string]any { return claimBody(key, "take_over", true, "token", tokenB) },
+			"took_over", 200},
 		{"heartbeat", plain("heartbeat"), with(own("lease_s", 60)), "extended", 200},
 		{"done", plain("done"), with(own("result", []int{1, 2})), "finished", 200},
-		{"done with bytes", plain("done"), with(own("result_b64", "AAH/", "content_type", "a/b")), "finished", 200},
+		{"done with bytes", plain("done"), with(own("result_b64", "AAH/", "content_type", "a/b")), "finished",
+			200},
 		{"refused", plain("refused"), with(own("result", "no")), "finished", 200},
 		{"release", plain("release"), with(own()), "freed", 200},
 		{"unknown", plain("unknown"), with(own("reason", "timed out")), "still_unknown", 200},
@@ -207,12 +219,13 @@ func TestLostAnswersAreRepeated(t *testing.T) {
 				path := c.setup(r, "k")
 				before := r.store.Count()
 				r.store.Arm(faultkv.Plan{When: when})
-				a := r.ask("acme", "POST", path, c.body("k")).want(t, 503, problem.CommitUnknown)
+				a := r.ask("acme", "POST "+path, c.body("k")).want(t, 503, problem.CommitUnknown)
 				if a.header.Get("Retry-After") != "1" || r.store.Count() != before+1 {
-					t.Fatalf("Retry-After %q, %d commits", a.header.Get("Retry-After"), r.store.Count()-before)
+					t.Fatalf("Retry-After %q, %d commits", a.header.Get("Retry-After"),
+						r.store.Count()-before)
 				}
 				for range 2 {
-					a = r.ask("acme", "POST", path, c.body("k")).want(t, c.code, "")
+					a = r.ask("acme", "POST "+path, c.body("k")).want(t, c.code, "")
 					if a.text("outcome") != c.after {
 						t.Errorf("%s", a.raw)
 					}
@@ -226,17 +239,17 @@ func TestLostAnswersAreRepeated(t *testing.T) {
 func TestSettledIsSettled(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
-	r.ask("acme", "POST", path+"/done", own("result", 1)).want(t, 200, "")
+	r.ask("acme", "POST "+path+"/done", own("result", 1)).want(t, 200, "")
 	for verb, body := range map[string]map[string]any{
 		"done": own("result", 2), "refused": own("result", 1), "release": own(), "unknown": own(),
 	} {
-		a := r.ask("acme", "POST", path+"/"+verb, body).want(t, 409, problem.Settled)
+		a := r.ask("acme", "POST "+path+"/"+verb, body).want(t, 409, problem.Settled)
 		if a.problem.Instance != path {
 			t.Errorf("%s: about %q", verb, a.problem.Instance)
 		}
 	}
-	r.ask("acme", "POST", path+"/heartbeat", own("lease_s", 5)).want(t, 409, problem.WrongState)
-	if a := r.ask("acme", "GET", path, nil).want(t, 200, ""); a.at("result") != 1.0 {
+	r.ask("acme", "POST "+path+"/heartbeat", own("lease_s", 5)).want(t, 409, problem.WrongState)
+	if a := r.ask("acme", "GET "+path, nil).want(t, 200, ""); a.at("result") != 1.0 {
 		t.Errorf("%s", a.raw)
 	}
 }
@@ -245,19 +258,21 @@ func TestIK14_StaleOwnerIsFenced(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
 	r.clock.add(31 * time.Second)
-	r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB)).want(t, 409, problem.OutcomeUnknown)
-	a := r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200, "")
-	if a.text("outcome") != "took_over" || a.at("earlier_outcome_unknown") != true || a.at("claim.try") != 2.0 {
+	r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB)).want(t, 409, problem.OutcomeUnknown)
+	a := r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200,
+		"")
+	if a.text("outcome") != "took_over" || a.at("earlier_outcome_unknown") != true ||
+		a.at("claim.try") != 2.0 {
 		t.Errorf("%s", a.raw)
 	}
 	for verb, body := range map[string]map[string]any{"done": own("result", "mine"), "refused": own(),
 		"release": own(), "unknown": own(), "heartbeat": own("lease_s", 9)} {
-		r.ask("acme", "POST", path+"/"+verb, body).want(t, 409, problem.Fenced)
+		r.ask("acme", "POST "+path+"/"+verb, body).want(t, 409, problem.Fenced)
 	}
 	b := own("result", "second")
 	b["token"] = tokenB
-	r.ask("acme", "POST", path+"/done", b).want(t, 200, "")
-	if a := r.ask("acme", "GET", path, nil).want(t, 200, ""); a.text("result") != "second" {
+	r.ask("acme", "POST "+path+"/done", b).want(t, 200, "")
+	if a := r.ask("acme", "GET "+path, nil).want(t, 200, ""); a.text("result") != "second" {
 		t.Errorf("%s", a.raw)
 	}
 }
@@ -266,9 +281,9 @@ func TestIK15_StaleReleaseFreesNothing(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
 	r.clock.add(31 * time.Second)
-	r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200, "")
-	r.ask("acme", "POST", path+"/release", own()).want(t, 409, problem.Fenced)
-	if a := r.ask("acme", "GET", path, nil).want(t, 200, ""); a.text("state") != "pending" {
+	r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200, "")
+	r.ask("acme", "POST "+path+"/release", own()).want(t, 409, problem.Fenced)
+	if a := r.ask("acme", "GET "+path, nil).want(t, 200, ""); a.text("state") != "pending" {
 		t.Errorf("%s", a.raw)
 	}
 }
@@ -278,8 +293,9 @@ func TestIK16_BeatingOwnerKeepsItsKey(t *testing.T) {
 	path := r.acquire("k")
 	for range 5 {
 		r.clock.add(25 * time.Second)
-		r.ask("acme", "POST", path+"/heartbeat", own("lease_s", 30)).want(t, 200, "")
-		r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 409, problem.InFlight)
+		r.ask("acme", "POST "+path+"/heartbeat", own("lease_s", 30)).want(t, 200, "")
+		r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 409,
+			problem.InFlight)
 	}
 }
 
@@ -289,9 +305,9 @@ func TestIK17_WaiterIsWoken(t *testing.T) {
 	path := r.acquire("k")
 	got := make(chan answer, 1)
 	read := make(chan answer, 1)
-	go func() { got <- r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB, "wait_s", 10)) }()
-	go func() { read <- r.ask("acme", "GET", path+"?wait_s=10", nil) }()
-	r.ask("acme", "POST", path+"/done", own("result", "late")).want(t, 200, "")
+	go func() { got <- r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "wait_s", 10)) }()
+	go func() { read <- r.ask("acme", "GET "+path+"?wait_s=10", nil) }()
+	r.ask("acme", "POST "+path+"/done", own("result", "late")).want(t, 200, "")
 	if a := (<-got).want(t, 200, ""); a.text("outcome") != "replay" || a.text("claim.result") != "late" {
 		t.Errorf("%s", a.raw)
 	}
@@ -307,7 +323,8 @@ func TestIK17_WaitEnds(t *testing.T) {
 		r := newBubble(t)
 		r.call("acme", "/v1/claims", claimBody("k")).want(t, 201, "")
 		start := time.Now()
-		a := r.call("acme", "/v1/claims", claimBody("k", "token", tokenB, "wait_s", 10)).want(t, 409, problem.InFlight)
+		a := r.call("acme", "/v1/claims", claimBody("k", "token", tokenB, "wait_s", 10)).want(t, 409,
+			problem.InFlight)
 		if took := time.Since(start); took != 10*time.Second || a.header.Get("Retry-After") != "30" {
 			t.Errorf("waited %v, Retry-After %q", took, a.header.Get("Retry-After"))
 		}
@@ -328,11 +345,14 @@ func TestIK19_ResultsOfEveryKind(t *testing.T) {
 		{map[string]any{}, "", ""},
 		{map[string]any{"result": nil}, "null", "application/json"},
 		{map[string]any{"result": ""}, `""`, "application/json"},
-		{map[string]any{"result": map[string]any{"a": "<&>\u2028é"}}, `{"a":"<&>\u2028é"}`, "application/json"},
+		{map[string]any{"result": map[string]any{"a": "<&>\u2028é"}}, `{"a":"<&>\u2028é"}`,
+			"application/json"},
 		{map[string]any{"result_b64": ""}, "", ""},
-		{map[string]any{"result_b64": base64.StdEncoding.EncodeToString(all), "content_type": "application/octet-stream"},
+		{map[string]any{"result_b64": base64.StdEncoding.EncodeToString(all),
+			"content_type": "application/octet-stream"},
 			string(all), "application/octet-stream"},
-		{map[string]any{"result_b64": "bm90IGpzb24=", "content_type": "application/json"}, "not json", "application/json"},
+		{map[string]any{"result_b64": "bm90IGpzb24=", "content_type": "application/json"}, "not json",
+			"application/json"},
 		{map[string]any{"result_b64": base64.StdEncoding.EncodeToString(make([]byte, 900_000))},
 			string(make([]byte, 900_000)), ""},
 	} {
@@ -341,9 +361,10 @@ func TestIK19_ResultsOfEveryKind(t *testing.T) {
 		for k, v := range c.in {
 			in[k] = v
 		}
-		r.ask("acme", "POST", path+"/done", in).want(t, 200, "")
-		a := r.ask("acme", "POST", "/v1/claims", claimBody(fmt.Sprint("k", i))).want(t, 200, "")
-		if got := string(resultOf(t, a)); got != c.bytes && !(c.typ == "application/json" && jsonEqual(got, c.bytes)) {
+		r.ask("acme", "POST "+path+"/done", in).want(t, 200, "")
+		a := r.ask("acme", "POST /v1/claims", claimBody(fmt.Sprint("k", i))).want(t, 200, "")
+		if got := string(resultOf(t, a)); got != c.bytes && !(c.typ == "application/json" && jsonEqual(got,
+			c.bytes)) {
 			t.Errorf("%d: %.80q, want %.80q", i, got, c.bytes)
 		}
 		if a.text("claim.content_type") != c.typ || a.at("claim.result_size") == nil {
@@ -357,10 +378,11 @@ func TestIK19_ResultAboveTheLimit(t *testing.T) {
 	path := r.acquire("k")
 	big := base64.StdEncoding.EncodeToString(make([]byte, 1<<20+1))
 	for range 2 { // and once more after a lost answer
-		r.ask("acme", "POST", path+"/done", own("result_b64", big)).want(t, 200, "")
+		r.ask("acme", "POST "+path+"/done", own("result_b64", big)).want(t, 200, "")
 	}
-	a := r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB)).want(t, 200, "")
-	if a.text("outcome") != "replay" || a.at("claim.result_omitted") != true || a.at("claim.result_size") != float64(1<<20+1) ||
+	a := r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB)).want(t, 200, "")
+	if a.text("outcome") != "replay" || a.at("claim.result_omitted") != true ||
+		a.at("claim.result_size") != float64(1<<20+1) ||
 		len(a.text("claim.result_sha256")) != 64 {
 		t.Errorf("%.300s", a.raw)
 	}
@@ -390,13 +412,13 @@ func TestIK20_Keys(t *testing.T) {
 		"separator":       {"op/acme/charge", true},
 		"quoted is other": {`"k"`, true},
 	} {
-		a := r.ask("acme", "POST", "/v1/claims", claimBody(c.key))
+		a := r.ask("acme", "POST /v1/claims", claimBody(c.key))
 		if c.ok {
 			a.want(t, 201, "")
 			if a.text("claim.key") != c.key {
 				t.Errorf("%s: the key came back as %q", name, a.text("claim.key"))
 			}
-			if b := r.ask("acme", "GET", "/v1/claims/"+a.text("claim.id"), nil); b.status != 200 {
+			if b := r.ask("acme", "GET /v1/claims/"+a.text("claim.id"), nil); b.status != 200 {
 				t.Errorf("%s: its claim cannot be read: %d", name, b.status)
 			}
 			continue
@@ -415,38 +437,39 @@ func TestIK20_SmuggledKeys(t *testing.T) {
 		body string
 		code problem.Code
 	}{
-		"twice":                  {`{"key":"a","key":"b"` + rest, problem.InvalidJSON},
-		"twice, escaped":         {`{"key":"a","\u006bey":"b"` + rest, problem.InvalidJSON},
-		"other case":             {`{"KEY":"a"` + rest, problem.UnknownField},
-		"other case beside":      {`{"key":"a","Key":"b"` + rest, problem.UnknownField},
-		"not UTF-8":              {"{\"key\":\"a\xff\"" + rest, problem.InvalidJSON},
-		"half a character":       {`{"key":"a\ud800"` + rest, problem.InvalidJSON},
-		"the other half":         {`{"key":"\udc00a"` + rest, problem.InvalidJSON},
-		"two first halves":       {`{"key":"\ud83d\ud83d"` + rest, problem.InvalidJSON},
-		"escaped zero":           {`{"key":"a\u0000b"` + rest, problem.InvalidField},
-		"number":                 {`{"key":7` + rest, problem.InvalidField},
-		"array":                  {`{"key":["a"]` + rest, problem.InvalidField},
-		"null":                   {`{"key":null` + rest, problem.InvalidField},
-		"missing":                {`{` + rest[1:], problem.InvalidField},
-		"unknown":                {`{"key":"a","idempotency_key":"b"` + rest, problem.UnknownField},
-		"second object":          {`{"key":"a"` + rest + `{"key":"b"}`, problem.InvalidJSON},
-		"trailing text":          {`{"key":"a"` + rest + ` x`, problem.InvalidJSON},
-		"array of objects":       {`[{"key":"a"` + rest + `]`, problem.InvalidJSON},
-		"nothing":                {``, problem.InvalidJSON},
-		"null alone":             {`null`, problem.InvalidJSON},
-		"cut":                    {`{"key":"a"`, problem.InvalidJSON},
-		"byte order mark":        {"\ufeff{\"key\":\"a\"" + rest, problem.InvalidJSON},
-		"comment":                {`{/**/"key":"a"` + rest, problem.InvalidJSON},
-		"depth":                  {`{"intent":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `,"key":"a"` + rest, problem.InvalidJSON},
+		"twice":             {`{"key":"a","key":"b"` + rest, problem.InvalidJSON},
+		"twice, escaped":    {`{"key":"a","\u006bey":"b"` + rest, problem.InvalidJSON},
+		"other case":        {`{"KEY":"a"` + rest, problem.UnknownField},
+		"other case beside": {`{"key":"a","Key":"b"` + rest, problem.UnknownField},
+		"not UTF-8":         {"{\"key\":\"a\xff\"" + rest, problem.InvalidJSON},
+		"half a character":  {`{"key":"a\ud800"` + rest, problem.InvalidJSON},
+		"the other half":    {`{"key":"\udc00a"` + rest, problem.InvalidJSON},
+		"two first halves":  {`{"key":"\ud83d\ud83d"` + rest, problem.InvalidJSON},
+		"escaped zero":      {`{"key":"a\u0000b"` + rest, problem.InvalidField},
+		"number":            {`{"key":7` + rest, problem.InvalidField},
+		"array":             {`{"key":["a"]` + rest, problem.InvalidField},
+		"null":              {`{"key":null` + rest, problem.InvalidField},
+		"missing":           {`{` + rest[1:], problem.InvalidField},
+		"unknown":           {`{"key":"a","idempotency_key":"b"` + rest, problem.UnknownField},
+		"second object":     {`{"key":"a"` + rest + `{"key":"b"}`, problem.InvalidJSON},
+		"trailing text":     {`{"key":"a"` + rest + ` x`, problem.InvalidJSON},
+		"array of objects":  {`[{"key":"a"` + rest + `]`, problem.InvalidJSON},
+		"nothing":           {``, problem.InvalidJSON},
+		"null alone":        {`null`, problem.InvalidJSON},
+		"cut":               {`{"key":"a"`, problem.InvalidJSON},
+		"byte order mark":   {"\ufeff{\"key\":\"a\"" + rest, problem.InvalidJSON},
+		"comment":           {`{/**/"key":"a"` + rest, problem.InvalidJSON},
+		"depth": {`{"intent":` + strings.Repeat("[", 20_000) + strings.Repeat("]",
+			20_000) + `,"key":"a"` + rest, problem.InvalidJSON},
 		"a whole pair is a text": {`{"key":"\ud83d\ude42"` + rest, ""},
 		"escaped backslash":      {`{"key":"\\ud800"` + rest, ""},
 	} {
-		a := r.ask("acme", "POST", "/v1/claims", c.body)
+		a := r.ask("acme", "POST /v1/claims", c.body)
 		if a.problem.Code != c.code {
 			t.Errorf("%s: %d %s", name, a.status, a.raw)
 		}
 	}
-	list := r.ask("acme", "GET", "/v1/claims", nil).want(t, 200, "")
+	list := r.ask("acme", "GET /v1/claims", nil).want(t, 200, "")
 	if got := len(list.at("claims").([]any)); got != 2 {
 		t.Errorf("%d claims came into being", got)
 	}
@@ -458,10 +481,14 @@ func TestInvalidClaims(t *testing.T) {
 		member string
 		value  any
 	}{
-		{"operation", ""}, {"operation", "a b"}, {"operation", strings.Repeat("o", 129)}, {"operation", "a\nb"},
-		{"token", "short"}, {"token", strings.Repeat("t", 129)}, {"token", "a-token-with-a-\x00-zero"}, {"token", nil},
-		{"fingerprint", "abc"}, {"fingerprint", strings.Repeat("g", 64)}, {"fingerprint", strings.Repeat("a", 66)},
-		{"lease_s", 0}, {"lease_s", nil}, {"lease_s", -1}, {"lease_s", 86401}, {"lease_s", "30"}, {"lease_s", 1.5},
+		{"operation", ""}, {"operation", "a b"}, {"operation", strings.Repeat("o", 129)}, {"operation",
+			"a\nb"},
+		{"token", "short"}, {"token", strings.Repeat("t", 129)}, {"token", "a-token-with-a-\x00-zero"},
+		{"token", nil},
+		{"fingerprint", "abc"}, {"fingerprint", strings.Repeat("g", 64)}, {"fingerprint", strings.Repeat("a",
+			66)},
+		{"lease_s", 0}, {"lease_s", nil}, {"lease_s", -1}, {"lease_s", 86401}, {"lease_s", "30"}, {"lease_s",
+			1.5},
 		{"lease_s", 9223372036854775807},
 		{"wait_s", -1}, {"wait_s", 11}, {"wait_s", int64(1) << 62},
 		{"intent", strings.Repeat("i", 64<<10)}, {"take_over", "yes"}, {"payload", 5},
@@ -470,17 +497,18 @@ func TestInvalidClaims(t *testing.T) {
 		if c.member == "fingerprint" {
 			delete(body, "payload")
 		}
-		a := r.ask("acme", "POST", "/v1/claims", body).want(t, 400, problem.InvalidField)
+		a := r.ask("acme", "POST /v1/claims", body).want(t, 400, problem.InvalidField)
 		if a.problem.Param != c.member {
 			t.Errorf("%s %.20v: at %q: %s", c.member, c.value, a.problem.Param, a.raw)
 		}
 	}
 	both := claimBody("k", "fingerprint", strings.Repeat("a", 64))
-	r.ask("acme", "POST", "/v1/claims", both).want(t, 400, problem.InvalidField)
+	r.ask("acme", "POST /v1/claims", both).want(t, 400, problem.InvalidField)
 	neither := claimBody("k", "payload", nil)
-	r.ask("acme", "POST", "/v1/claims", neither).want(t, 400, problem.InvalidField)
-	r.ask("acme", "POST", r.acquire("k")+"/done", own("result", 1, "result_b64", "AA==")).want(t, 400, problem.InvalidField)
-	r.ask("acme", "POST", r.acquire("l")+"/done", own("result_b64", "AA")).want(t, 400, problem.InvalidField)
+	r.ask("acme", "POST /v1/claims", neither).want(t, 400, problem.InvalidField)
+	r.ask("acme", "POST "+r.acquire("k")+"/done", own("result", 1, "result_b64", "AA==")).want(t, 400,
+		problem.InvalidField)
+	r.ask("acme", "POST "+r.acquire("l")+"/done", own("result_b64", "AA")).want(t, 400, problem.InvalidField)
 }
 
 // What comes along with an outcome is made fit: refusing it would lose the
@@ -488,16 +516,17 @@ func TestInvalidClaims(t *testing.T) {
 func TestOutcomesAreNotRefusedForTheirTexts(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
-	r.ask("acme", "POST", path+"/done", own("result_b64", "AA==", "content_type", "a\r\nb: c")).want(t, 200, "")
-	if a := r.ask("acme", "GET", path, nil).want(t, 200, ""); a.text("content_type") != "a  b: c" {
+	r.ask("acme", "POST "+path+"/done", own("result_b64", "AA==", "content_type", "a\r\nb: c")).want(t, 200,
+		"")
+	if a := r.ask("acme", "GET "+path, nil).want(t, 200, ""); a.text("content_type") != "a  b: c" {
 		t.Errorf("%s", a.raw)
 	}
 	path = r.acquire("l")
 	long := "line\n" + strings.Repeat("é", 600)
 	for range 2 {
-		r.ask("acme", "POST", path+"/unknown", own("reason", long)).want(t, 200, "")
+		r.ask("acme", "POST "+path+"/unknown", own("reason", long)).want(t, 200, "")
 	}
-	if got := r.ask("acme", "GET", path, nil).want(t, 200, "").text("reason"); len(got) > 1024 ||
+	if got := r.ask("acme", "GET "+path, nil).want(t, 200, "").text("reason"); len(got) > 1024 ||
 		!strings.HasPrefix(got, "line é") || strings.Contains(got, "\ufffd") {
 		t.Errorf("%q", got)
 	}
@@ -507,7 +536,8 @@ func TestFingerprintAndPayloadAreTheSame(t *testing.T) {
 	r := newRig(t)
 	r.acquire("k")
 	digest := fmt.Sprintf("%X", sha([]byte("100 EUR")))
-	a := r.ask("acme", "POST", "/v1/claims", claimBody("k", "payload", nil, "fingerprint", digest)).want(t, 201, "")
+	a := r.ask("acme", "POST /v1/claims", claimBody("k", "payload", nil, "fingerprint", digest)).want(t,
+		201, "")
 	if a.text("outcome") != "acquired" {
 		t.Errorf("%s", a.raw)
 	}
@@ -525,20 +555,22 @@ func TestIK27_OperatorResolves(t *testing.T) {
 		if c.result != "" {
 			body["result"] = c.result
 		}
-		r.ask("operator", "POST", path+"/resolve", body).want(t, 428, problem.PreconditionRequired)
-		r.ask("operator", "POST", path+"/resolve", body, "If-Match", "*").want(t, 428, problem.PreconditionRequired)
+		r.ask("operator", "POST "+path+"/resolve", body).want(t, 428, problem.PreconditionRequired)
+		r.ask("operator", "POST "+path+"/resolve", body, "If-Match", "*").want(t, 428,
+			problem.PreconditionRequired)
 		for _, old := range []string{`"1.unknown"`, `W/` + etag, etag + `, "2"`, "2", `""`,
 			strings.Replace(etag, "unknown", "pending", 1)} {
-			r.ask("operator", "POST", path+"/resolve", body, "If-Match", old).want(t, 412, problem.Stale)
+			r.ask("operator", "POST "+path+"/resolve", body, "If-Match", old).want(t, 412, problem.Stale)
 		}
-		r.ask("operator", "POST", path+"/resolve", map[string]any{"verdict": c.verdict, "reason": " "},
+		r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": c.verdict, "reason": " "},
 			"If-Match", etag).want(t, 400, problem.InvalidField)
-		r.ask("operator", "POST", path+"/resolve", body, "If-Match", etag).want(t, 200, "")
+		r.ask("operator", "POST "+path+"/resolve", body, "If-Match", etag).want(t, 200, "")
 		if c.verdict != "free" {
-			r.ask("operator", "POST", path+"/resolve", body, "If-Match", etag).want(t, 200, "") // a lost answer
-			r.ask("admin", "POST", path+"/resolve", body, "If-Match", etag).want(t, 409, problem.Settled)
+			r.ask("operator", "POST "+path+"/resolve", body, "If-Match", etag).want(t, 200,
+				"") // a lost answer
+			r.ask("admin", "POST "+path+"/resolve", body, "If-Match", etag).want(t, 409, problem.Settled)
 		}
-		a := r.ask("acme", "POST", "/v1/claims", claimBody(c.verdict, "token", tokenB)).want(t, c.status, "")
+		a := r.ask("acme", "POST /v1/claims", claimBody(c.verdict, "token", tokenB)).want(t, c.status, "")
 		if a.text("outcome") != c.then || a.text("claim.result") != c.result {
 			t.Errorf("%s: %s", c.verdict, a.raw)
 		}
@@ -563,33 +595,36 @@ func TestIK27_OperatorResolves(t *testing.T) {
 func TestSecondOperatorIsStale(t *testing.T) {
 	r := newRig(t)
 	path, etag := r.unknownClaim("k")
-	r.ask("acme", "POST", "/v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200, "")
-	r.ask("operator", "POST", path+"/resolve", map[string]any{"verdict": "free", "reason": "x"}, "If-Match", etag).
+	r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200, "")
+	r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": "free", "reason": "x"}, "If-Match",
+		etag).
 		want(t, 412, problem.Stale)
 }
 
 func TestETagFollowsTheState(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
-	first := r.ask("acme", "GET", path, nil).want(t, 200, "").header.Get("ETag")
+	first := r.ask("acme", "GET "+path, nil).want(t, 200, "").header.Get("ETag")
 	for _, h := range []string{first, "W/" + first, `"x", ` + first, "*"} {
-		if a := r.ask("acme", "GET", path, nil, "If-None-Match", h); a.status != 304 || len(a.raw) > 0 || a.header.Get("ETag") != first {
+		if a := r.ask("acme", "GET "+path, nil, "If-None-Match", h); a.status != 304 || len(a.raw) > 0 ||
+			a.header.Get("ETag") != first {
 			t.Errorf("If-None-Match %s: %d", h, a.status)
 		}
 	}
 	r.clock.add(31 * time.Second) // unknown now, without a write
-	a := r.ask("acme", "GET", path, nil, "If-None-Match", first).want(t, 200, "")
+	a := r.ask("acme", "GET "+path, nil, "If-None-Match", first).want(t, 200, "")
 	if a.text("state") != "unknown" || a.text("cause") != "lease_ended" || a.header.Get("ETag") == first {
 		t.Errorf("%s %s", a.raw, a.header.Get("ETag"))
 	}
-	r.ask("operator", "POST", path+"/resolve", map[string]any{"verdict": "free", "reason": "x"}, "If-Match",
+	r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": "free", "reason": "x"}, "If-Match",
 		a.header.Get("ETag")).want(t, 200, "")
-	r.ask("acme", "GET", path, nil, "If-None-Match", "*").want(t, 404, problem.NotFound)
+	r.ask("acme", "GET "+path, nil, "If-None-Match", "*").want(t, 404, problem.NotFound)
 }
 
 func TestInstantsAreUTCToTheMillisecond(t *testing.T) {
 	r := newRig(t)
-	if a := r.ask("acme", "GET", r.acquire("k"), nil).want(t, 200, ""); a.text("created_at") != "2026-05-04T12:30:00.123Z" ||
+	if a := r.ask("acme", "GET "+r.acquire("k"), nil).want(t, 200,
+		""); a.text("created_at") != "2026-05-04T12:30:00.123Z" ||
 		a.text("owner.lease_ends_at") != "2026-05-04T12:30:30.123Z" {
 		t.Errorf("%s", a.raw)
 	}
@@ -601,13 +636,17 @@ func TestForeignIDs(t *testing.T) {
 	enc := func(k kv.Key) string { return "cl_" + idEncoding.EncodeToString(k) }
 	scope := claim.ScopeOf("acme", "charge")
 	for name, id := range map[string]string{
-		"no prefix": good[3:], "other prefix": "tk_" + good[3:], "cut": good[:len(good)-2], "longer": good + "AA",
-		"empty": "cl_", "too long": "cl_" + strings.Repeat("A", 4000), "one part": enc(kv.Key{}.String(scope)),
-		"three parts": enc(kv.Key{}.String(scope).String("k").String("x")), "empty key": enc(kv.Key{}.String(scope).String("")),
-		"control": enc(kv.Key{}.String(scope).String("a\nb")), "escape of the scope": enc(kv.Key{}.String("op/acme%2Fx").String("k")),
+		"no prefix": good[3:], "other prefix": "tk_" + good[3:], "cut": good[:len(good)-2], "longer": good +
+			"AA",
+		"empty": "cl_", "too long": "cl_" + strings.Repeat("A", 4000), "one part": enc(kv.Key{}.String(
+			scope)),
+		"three parts": enc(kv.Key{}.String(scope).String("k").String("x")), "empty key": enc(kv.Key{}.String(
+			scope).String("")),
+		"control": enc(kv.Key{}.String(scope).String("a\nb")), "escape of the scope": enc(kv.Key{}.String(
+			"op/acme%2Fx").String("k")),
 		"bytes": enc(kv.Key{}.Bytes([]byte(scope)).String("k")),
 	} {
-		if a := r.ask("acme", "GET", "/v1/claims/"+id, nil); a.status != 404 {
+		if a := r.ask("acme", "GET /v1/claims/"+id, nil); a.status != 404 {
 			t.Errorf("%s: %d", name, a.status)
 		}
 	}
@@ -621,8 +660,8 @@ func TestPrincipalsThatResemble(t *testing.T) {
 	r.token("acm", "client", "acm")
 	path := r.acquire("k")
 	for _, as := range []string{"acme-eu", "acm"} {
-		r.ask(as, "GET", path, nil).want(t, 404, problem.NotFound)
-		if a := r.ask(as, "GET", "/v1/claims", nil).want(t, 200, ""); len(a.at("claims").([]any)) != 0 {
+		r.ask(as, "GET "+path, nil).want(t, 404, problem.NotFound)
+		if a := r.ask(as, "GET /v1/claims", nil).want(t, 200, ""); len(a.at("claims").([]any)) != 0 {
 			t.Errorf("%s: %s", as, a.raw)
 		}
 	}
@@ -632,17 +671,17 @@ func TestStoreTroubleIsNamed(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
 	r.store.Arm(faultkv.Plan{When: faultkv.Before})
-	a := r.ask("acme", "POST", path+"/done", own()).want(t, 500, problem.Internal)
+	a := r.ask("acme", "POST "+path+"/done", own()).want(t, 500, problem.Internal)
 	if strings.Contains(string(a.raw), "inject") || !strings.Contains(r.log.String(), "injected failure") {
 		t.Errorf("%s\n%s", a.raw, r.log)
 	}
 	r.store.Arm(faultkv.Plan{When: faultkv.Lost, Mode: faultkv.Stop})
-	r.ask("acme", "POST", path+"/done", own()).want(t, 503, problem.CommitUnknown)
-	a = r.ask("acme", "POST", path+"/done", own()).want(t, 503, problem.StoreStopped)
+	r.ask("acme", "POST "+path+"/done", own()).want(t, 503, problem.CommitUnknown)
+	a = r.ask("acme", "POST "+path+"/done", own()).want(t, 503, problem.StoreStopped)
 	if a.header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
-	r.ask("acme", "GET", path, nil).want(t, 200, "") // reads go on
+	r.ask("acme", "GET "+path, nil).want(t, 200, "") // reads go on
 }
 
 func TestListing(t *testing.T) {
@@ -652,9 +691,10 @@ func TestListing(t *testing.T) {
 		r.clock.add(time.Second)
 	}
 	r.acquire("other", "operation", "charge2")
-	r.ask("acme", "POST", "/v1/claims/"+claimID(claim.ID{Scope: claim.ScopeOf("acme", "charge"), Key: "k3"})+"/done", own()).
+	r.ask("acme", "POST /v1/claims/"+claimID(claim.ID{Scope: claim.ScopeOf("acme", "charge"),
+		Key: "k3"})+"/done", own()).
 		want(t, 200, "")
-	r.ask("globex", "POST", "/v1/claims", claimBody("k0")).want(t, 201, "")
+	r.ask("globex", "POST /v1/claims", claimBody("k0")).want(t, 201, "")
 	for query, want := range map[string]string{
 		"operation=charge":                 "k0 k1 k2 k3 k4 k5 k6 k7 k8",
 		"operation=charge&state=done":      "k3",
@@ -671,14 +711,17 @@ func TestListing(t *testing.T) {
 			}
 		}
 	}
-	if got := r.listAll("viewer", "/v1/claims?operation=charge&limit=2"); got != "k0 k1 k2 k3 k4 k5 k6 k7 k8 k0" {
+	if got := r.listAll("viewer",
+		"/v1/claims?operation=charge&limit=2"); got != "k0 k1 k2 k3 k4 k5 k6 k7 k8 k0" {
 		t.Errorf("the viewer sees %q", got)
 	}
 	if got := r.listAll("viewer", "/v1/claims?principal=globex"); got != "k0" {
 		t.Errorf("of globex: %q", got)
 	}
 	r.clock.add(time.Minute)
-	if got := r.listAll("viewer", "/v1/claims?state=unknown&limit=4&principal=acme&operation=charge"); got != "k0 k1 k2 k4 k5 k6 k7 k8" {
+	if got := r.listAll("viewer",
+		"/v1/claims?state=unknown&limit=4&principal=acme&operation=charge"); got !=
+		"k0 k1 k2 k4 k5 k6 k7 k8" {
 		t.Errorf("unknown: %q", got)
 	}
 }
@@ -688,7 +731,7 @@ func (r *rig) listAll(as, path string) string {
 	r.t.Helper()
 	var keys []string
 	for range 50 {
-		a := r.ask(as, "GET", path, nil).want(r.t, 200, "")
+		a := r.ask(as, "GET "+path, nil).want(r.t, 200, "")
 		for _, c := range a.at("claims").([]any) {
 			keys = append(keys, c.(map[string]any)["key"].(string))
 		}
@@ -713,7 +756,7 @@ func TestCursorOfAnotherListing(t *testing.T) {
 	for i := range 3 {
 		r.acquire(fmt.Sprint("k", i))
 	}
-	cursor := r.ask("acme", "GET", "/v1/claims?limit=1", nil).want(t, 200, "").text("next_cursor")
+	cursor := r.ask("acme", "GET /v1/claims?limit=1", nil).want(t, 200, "").text("next_cursor")
 	for _, c := range []struct{ as, path string }{
 		{"acme", "/v1/claims?state=done&cursor=" + cursor},
 		{"acme", "/v1/claims?operation=charge&cursor=" + cursor},
@@ -723,14 +766,16 @@ func TestCursorOfAnotherListing(t *testing.T) {
 		{"acme", "/v1/claims?cursor=garbage"},
 		{"acme", "/v1/claims?cursor=" + sealCursor("!", (&listing{prefix: claim.ScopePrefix("acme")}).sum())},
 	} {
-		a := r.ask(c.as, "GET", c.path, nil)
+		a := r.ask(c.as, "GET "+c.path, nil)
 		if a.status != 400 {
 			t.Errorf("%s %s: %d %s", c.as, c.path, a.status, a.raw)
 		}
 	}
 	// A forged position leads nobody out of its own claims.
-	forged := sealCursor(base64.RawURLEncoding.EncodeToString([]byte{2}), (&listing{prefix: claim.ScopePrefix("globex")}).sum())
-	if a := r.ask("globex", "GET", "/v1/claims?cursor="+forged, nil); strings.Contains(string(a.raw), "acme") {
+	forged := sealCursor(base64.RawURLEncoding.EncodeToString([]byte{2}), (&listing{prefix: claim.ScopePrefix(
+		"globex")}).sum())
+	if a := r.ask("globex", "GET /v1/claims?cursor="+forged, nil); strings.Contains(string(a.raw),
+		"acme") {
 		t.Errorf("%s", a.raw)
 	}
 }
@@ -740,17 +785,20 @@ func TestListingParameters(t *testing.T) {
 	for path, code := range map[string]problem.Code{
 		"/v1/claims?limit=0": problem.InvalidField, "/v1/claims?limit=201": problem.InvalidField,
 		"/v1/claims?limit=-1": problem.InvalidField, "/v1/claims?limit=1e2": problem.InvalidField,
-		"/v1/claims?limit=99999999999999999999": problem.InvalidField, "/v1/claims?limit=1&limit=2": problem.InvalidField,
-		"/v1/claims?Limit=1": problem.UnknownField, "/v1/claims?page=1": problem.UnknownField,
-		"/v1/claims?state=absent": problem.InvalidField, "/v1/claims?operation=a%20b": problem.InvalidField,
-		"/v1/claims?a=1;b=2": problem.BadRequest, "/v1/claims?limit=%zz": problem.BadRequest,
+		"/v1/claims?limit=99999999999999999999": problem.InvalidField,
+		"/v1/claims?limit=1&limit=2":            problem.InvalidField,
+		"/v1/claims?Limit=1":                    problem.UnknownField,
+		"/v1/claims?page=1":                     problem.UnknownField,
+		"/v1/claims?state=absent":               problem.InvalidField,
+		"/v1/claims?operation=a%20b":            problem.InvalidField,
+		"/v1/claims?a=1;b=2":                    problem.BadRequest, "/v1/claims?limit=%zz": problem.BadRequest,
 		"/v1/claims?principal=" + strings.Repeat("p", 200): problem.InvalidField,
 		"/v1/claims?access_token=" + r.secrets["admin"]:    problem.UnknownField,
 		"/v1/claims/cl_x?limit=1":                          problem.UnknownField,
 		"/v1/claims/" + claimID(claim.ID{}) + "?wait_s=11": problem.NotFound,
 		r.acquire("k") + "?wait_s=11":                      problem.InvalidField,
 	} {
-		a := r.ask("acme", "GET", path, nil)
+		a := r.ask("acme", "GET "+path, nil)
 		if a.problem.Code != code {
 			t.Errorf("%s: %d %s", path, a.status, a.raw)
 		}
@@ -758,7 +806,8 @@ func TestListingParameters(t *testing.T) {
 	if strings.Contains(r.log.String(), r.secrets["admin"]) {
 		t.Error("the log holds a token that came in a query")
 	}
-	if a := r.ask("", "GET", "/v1/claims?access_token="+r.secrets["admin"], nil); a.status != http.StatusUnauthorized {
+	if a := r.ask("", "GET /v1/claims?access_token="+r.secrets["admin"],
+		nil); a.status != http.StatusUnauthorized {
 		t.Errorf("a token in the query lets in: %d", a.status)
 	}
 }

@@ -150,7 +150,8 @@ func (s *Server) unknown(c echo.Context) error {
 		Reason string `json:"reason"`
 	}
 	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
-		return s.deps.Book.Unknown(ctx, claim.Ref{ID: id, Token: in.Token}, cleanText(in.Reason, claim.MaxReason))
+		return s.deps.Book.Unknown(ctx, claim.Ref{ID: id, Token: in.Token}, cleanText(in.Reason,
+			claim.MaxReason))
 	})
 }
 

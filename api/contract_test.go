@@ -115,7 +115,8 @@ func (c *contract) operation(method, path string) (key, pointer string) {
 		method = http.MethodGet
 	}
 	for p := range c.doc["paths"].(map[string]any) {
-		pattern := "^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(p), "[^/]+") + "$"
+		pattern := "^" + regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(regexp.QuoteMeta(p),
+			"[^/]+") + "$"
 		if !regexp.MustCompile(pattern).MatchString(path) {
 			continue
 		}
@@ -136,7 +137,8 @@ func (c *contract) check(t *testing.T, req *http.Request, sent []byte, a answer)
 		t.Errorf("contract: %s %s: status %d: %s\n%.300s", req.Method, req.URL.Path, a.status,
 			fmt.Sprintf(format, args...), a.raw)
 	}
-	if place, _ := placeOf(req.URL); place == otherPath && a.header.Get("Request-Id") != "" && a.status < 400 {
+	if place, _ := placeOf(req.URL); place == otherPath && a.header.Get("Request-Id") != "" &&
+		a.status < 400 {
 		return // the fallback's
 	}
 	key, pointer := c.operation(req.Method, req.URL.Path)
@@ -145,7 +147,8 @@ func (c *contract) check(t *testing.T, req *http.Request, sent []byte, a answer)
 		if a.status < 400 || media != "application/problem+json" {
 			bad("it is not in the document")
 		}
-		if err := c.validate("/components/schemas/Problem", a.raw); err != nil && req.Method != http.MethodHead {
+		if err := c.validate("/components/schemas/Problem", a.raw); err != nil &&
+			req.Method != http.MethodHead {
 			bad("%v", err)
 		}
 		return
@@ -256,14 +259,16 @@ func TestContractIsSound(t *testing.T) {
 		}
 		ids[id] = true
 		if _, open := op["security"]; open != (len(rt.may) == 0) {
-			t.Errorf("%s %s: the document says open %v, the route %v", rt.Method, rt.Path, open, len(rt.may) == 0)
+			t.Errorf("%s %s: the document says open %v, the route %v", rt.Method, rt.Path, open,
+				len(rt.may) == 0)
 		}
 		params := c.parameters(pointer, "query")
 		slices.Sort(params)
 		want := slices.Clone(rt.query)
 		slices.Sort(want)
 		if !slices.Equal(params, want) && rt.query != nil {
-			t.Errorf("%s %s: the document has the parameters %v, the route %v", rt.Method, rt.Path, params, want)
+			t.Errorf("%s %s: the document has the parameters %v, the route %v", rt.Method, rt.Path, params,
+				want)
 		}
 	}
 	checkRefs(t, c, c.doc)
@@ -312,7 +317,8 @@ func TestContractNoticesWhatDoesNotFit(t *testing.T) {
 		"a wrong type":      `{"outcome":"freed","retry_after_s":"1"}`,
 		"a wrong word":      `{"outcome":"perhaps"}`,
 		"a missing member":  `{}`,
-		"a wrong instant": `{"outcome":"finished","claim":{"id":"cl_x","scope":"s","key":"k","state":"done","try":1,
+		"a wrong instant": `{"outcome":"finished","claim":{"id":"cl_x","scope":"s","key":"k",
+			"state":"done","try":1,
 			"version":1,"earlier_outcome_unknown":false,"result_size":0,"created_at":"2026-05-04 12:30"}}`,
 	} {
 		if r.contract.validate("/components/schemas/Answer", []byte(raw)) == nil {
@@ -333,12 +339,12 @@ func TestContractOfEveryOperation(t *testing.T) {
 	})
 	r := newRig(t, func(d *Deps) { d.Metrics = metrics })
 	for _, p := range []string{"/livez", "/readyz", "/openapi.yaml", "/problems", "/problems/stale"} {
-		r.ask("", "GET", p, nil).want(t, 200, "")
-		r.ask("", "HEAD", p, nil).want(t, 200, "")
+		r.ask("", "GET "+p, nil).want(t, 200, "")
+		r.ask("", "HEAD "+p, nil).want(t, 200, "")
 	}
-	r.ask("", "GET", "/problems/nonsense", nil).want(t, 404, "not_found")
-	r.ask("metrics", "GET", "/metrics", nil).want(t, 200, "")
-	r.ask("client", "GET", "/metrics", nil).want(t, 403, "forbidden")
+	r.ask("", "GET /problems/nonsense", nil).want(t, 404, "not_found")
+	r.ask("metrics", "GET /metrics", nil).want(t, 200, "")
+	r.ask("client", "GET /metrics", nil).want(t, 403, "forbidden")
 
 	owned := func(extra ...any) map[string]any {
 		b := map[string]any{"token": tokenA}
@@ -348,37 +354,43 @@ func TestContractOfEveryOperation(t *testing.T) {
 		return b
 	}
 	path := r.acquire("k1", "intent", map[string]any{"amount": "1.00"})
-	r.ask("acme", "GET", path, nil).want(t, 200, "")
-	r.ask("acme", "POST", path+"/heartbeat", owned("lease_s", 60)).want(t, 200, "")
-	r.ask("acme", "POST", path+"/done", owned("result", map[string]any{"id": "ch_1"})).want(t, 200, "")
-	r.ask("acme", "POST", r.acquire("k2")+"/refused", owned("result_b64", "AAE=", "content_type", "x/y")).want(t, 200, "")
-	r.ask("acme", "POST", r.acquire("k3")+"/release", owned()).want(t, 200, "")
+	r.ask("acme", "GET "+path, nil).want(t, 200, "")
+	r.ask("acme", "POST "+path+"/heartbeat", owned("lease_s", 60)).want(t, 200, "")
+	r.ask("acme", "POST "+path+"/done", owned("result", map[string]any{"id": "ch_1"})).want(t, 200, "")
+	r.ask("acme", "POST "+r.acquire("k2")+"/refused", owned("result_b64", "AAE=", "content_type",
+		"x/y")).want(t, 200, "")
+	r.ask("acme", "POST "+r.acquire("k3")+"/release", owned()).want(t, 200, "")
 	path, etag := r.unknownClaim("k4")
-	r.ask("acme", "POST", "/v1/claims", claimBody("k4", "take_over", true, "token", tokenB)).want(t, 200, "")
-	r.ask("acme", "POST", path+"/repeat", map[string]any{"token": tokenB, "key_valid_for_s": 3600}).want(t, 200, "")
-	a := r.ask("acme", "POST", path+"/looked_up", map[string]any{"token": tokenB, "answer": "nothing",
+	r.ask("acme", "POST /v1/claims", claimBody("k4", "take_over", true, "token", tokenB)).want(t, 200, "")
+	r.ask("acme", "POST "+path+"/repeat", map[string]any{"token": tokenB, "key_valid_for_s": 3600}).want(t,
+		200, "")
+	a := r.ask("acme", "POST "+path+"/looked_up", map[string]any{"token": tokenB, "answer": "nothing",
 		"settles_after_s": 10, "reason": "still empty"}).want(t, 200, "")
 	if a.text("outcome") != "still_unknown" || a.at("retry_after_s") != 10.0 {
 		t.Errorf("%s", a.raw)
 	}
-	r.ask("operator", "POST", path+"/resolve", map[string]any{"verdict": "done", "reason": "seen", "result": 1},
+	r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": "done", "reason": "seen",
+		"result": 1},
 		"If-Match", etag).want(t, 412, "stale")
-	r.ask("operator", "POST", path+"/resolve", map[string]any{"verdict": "done", "reason": "seen", "result": 1},
+	r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": "done", "reason": "seen",
+		"result": 1},
 		"If-Match", a.header.Get("ETag")).want(t, 200, "")
 	for range 3 {
-		r.ask("viewer", "GET", "/v1/claims?limit=1", nil).want(t, 200, "")
+		r.ask("viewer", "GET /v1/claims?limit=1", nil).want(t, 200, "")
 	}
-	made := r.ask("admin", "POST", "/v1/tokens", map[string]any{"name": "new", "role": "client"}).want(t, 201, "")
+	made := r.ask("admin", "POST /v1/tokens", map[string]any{"name": "new", "role": "client"}).want(t, 201,
+		"")
 	at := "/v1/tokens/" + made.text("token.id")
-	r.ask("admin", "GET", at, nil).want(t, 200, "")
-	r.ask("admin", "GET", "/v1/tokens?limit=2", nil).want(t, 200, "")
-	r.ask("admin", "POST", at+"/rotate", map[string]any{"overlap_s": 60}, "If-Match", made.header.Get("ETag")).
+	r.ask("admin", "GET "+at, nil).want(t, 200, "")
+	r.ask("admin", "GET /v1/tokens?limit=2", nil).want(t, 200, "")
+	r.ask("admin", "POST "+at+"/rotate", map[string]any{"overlap_s": 60}, "If-Match",
+		made.header.Get("ETag")).
 		want(t, 201, "")
-	r.ask("admin", "POST", at+"/revoke", map[string]any{"reason": "old"}).want(t, 200, "")
+	r.ask("admin", "POST "+at+"/revoke", map[string]any{"reason": "old"}).want(t, 200, "")
 	for _, rt := range r.server.routes() {
 		if len(rt.may) > 0 {
 			concrete := strings.ReplaceAll(rt.Path, "{id}", "none")
-			r.ask("", rt.Method, concrete, nil).want(t, 401, "unauthorized")
+			r.ask("", rt.Method+" "+concrete, nil).want(t, 401, "unauthorized")
 		}
 	}
 	for _, op := range r.contract.documented() {

@@ -169,11 +169,12 @@ type answer struct {
 	problem problem.Problem
 }
 
-// ask sends a request as the named token ("" is none). body is marshalled unless
+// ask sends a request, such as "GET /livez", as the named token ("" is none). body is marshalled unless
 // it is a string or nil. Further arguments are pairs of header names and values.
 // Every exchange is held against the document.
-func (r *rig) ask(as, method, path string, body any, header ...string) answer {
+func (r *rig) ask(as, what string, body any, header ...string) answer {
 	r.t.Helper()
+	method, path, _ := strings.Cut(what, " ")
 	var raw []byte
 	switch b := body.(type) {
 	case nil:
@@ -270,7 +271,8 @@ const (
 
 // claimBody is a valid request; changes are pairs of member and value.
 func claimBody(key string, changes ...any) map[string]any {
-	b := map[string]any{"operation": "charge", "key": key, "token": tokenA, "payload": "100 EUR", "lease_s": 30}
+	b := map[string]any{"operation": "charge", "key": key, "token": tokenA, "payload": "100 EUR",
+		"lease_s": 30}
 	for i := 0; i < len(changes); i += 2 {
 		b[changes[i].(string)] = changes[i+1]
 		if changes[i+1] == nil {
@@ -283,7 +285,7 @@ func claimBody(key string, changes ...any) map[string]any {
 // acquire claims a key for acme and returns the claim's path.
 func (r *rig) acquire(key string, changes ...any) string {
 	r.t.Helper()
-	a := r.ask("acme", "POST", "/v1/claims", claimBody(key, changes...)).want(r.t, 201, "")
+	a := r.ask("acme", "POST /v1/claims", claimBody(key, changes...)).want(r.t, 201, "")
 	return "/v1/claims/" + a.text("claim.id")
 }
 
@@ -291,7 +293,7 @@ func (r *rig) acquire(key string, changes ...any) string {
 func (r *rig) unknownClaim(key string) (path, etag string) {
 	r.t.Helper()
 	path = r.acquire(key)
-	a := r.ask("acme", "POST", path+"/unknown", map[string]any{"token": tokenA, "reason": "timed out"}).
+	a := r.ask("acme", "POST "+path+"/unknown", map[string]any{"token": tokenA, "reason": "timed out"}).
 		want(r.t, 200, "")
 	return path, a.header.Get("ETag")
 }

@@ -102,6 +102,7 @@ type Server struct {
 	deps    Deps
 	log     *slog.Logger
 	clock   kv.Clock
+	wall    kv.Clock // for deadlines of connections, which know the system's time only
 	rand    io.Reader
 	handler http.Handler
 }
@@ -111,7 +112,7 @@ func New(d Deps) (*Server, error) {
 	if d.Book == nil || d.Auth == nil {
 		return nil, errors.New("api: Deps needs Book and Auth")
 	}
-	s := &Server{deps: withDefaults(d)}
+	s := &Server{deps: withDefaults(d), wall: kv.SystemClock()}
 	s.log, s.clock, s.rand = s.deps.Logger, s.deps.Clock, s.deps.Rand
 	s.handler = s.withRequestID(s.withLog(s.withRecovery(s.guard(s.secure(s.router())))))
 	return s, nil

@@ -104,7 +104,8 @@ func TestTokenIsStoredAsItsSumOnly(t *testing.T) {
 	}
 	raw, _ := secretAlphabet.DecodeString(strings.TrimPrefix(secret, Prefix))
 	rows := 0
-	for _, table := range []kv.TableID{"auth.token", "auth.id", "auth.name", "auth.meta", "feed.entry", "feed.meta"} {
+	for _, table := range []kv.TableID{"auth.token", "auth.id", "auth.name", "auth.meta", "feed.entry",
+		"feed.meta"} {
 		for e, err := range kv.Pages(context.Background(), r.store, table, kv.Range{}, 0) {
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +142,8 @@ func TestRefusalsLookTheSame(t *testing.T) {
 	if _, err := r.Revoke(context.Background(), Revocation{ID: revoked.ID, Actor: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	_, old, err := r.Create(context.Background(), Spec{Name: "old", Role: Viewer, Actor: "t", ExpiresIn: time.Second})
+	_, old, err := r.Create(context.Background(), Spec{Name: "old", Role: Viewer, Actor: "t",
+		ExpiresIn: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +155,7 @@ func TestRefusalsLookTheSame(t *testing.T) {
 		"its sum": fmt.Sprintf("%x", sumOf(good)), "binary": strings.Repeat("\x00", 58),
 	} {
 		r.open()                                     // failures are counted anew
-		if err := r.try(secret); err != ErrRefused { //nolint:errorlint // it is this very value, without a word more
+		if err := r.try(secret); err != ErrRefused { //nolint:errorlint // this very value
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -200,7 +202,8 @@ func TestRevokeIsSeenThroughTheCache(t *testing.T) {
 	if err != nil || again != got || len(r.events()) != events {
 		t.Errorf("once more: %+v %v, %d events", again, err, len(r.events())-events)
 	}
-	if _, err := r.Revoke(context.Background(), Revocation{ID: "tk_none", Actor: "t"}); !errors.Is(err, ErrNotFound) {
+	if _, err := r.Revoke(context.Background(), Revocation{ID: "tk_none", Actor: "t"}); !errors.Is(err,
+		ErrNotFound) {
 		t.Errorf("no such token: %v", err)
 	}
 }
@@ -228,7 +231,8 @@ func TestRevocationThatMayHaveBeenStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.store.Arm(faultkv.Plan{When: when})
-		if _, err := r.Revoke(context.Background(), Revocation{ID: tok.ID, Actor: "t"}); !errors.Is(err, kv.ErrCommitUnknown) {
+		if _, err := r.Revoke(context.Background(), Revocation{ID: tok.ID, Actor: "t"}); !errors.Is(err,
+			kv.ErrCommitUnknown) {
 			t.Fatal(err)
 		}
 		if err := r.try(secret); (when == faultkv.Kept) != errors.Is(err, ErrRefused) {
@@ -254,7 +258,8 @@ func TestRevocationThatMayHaveBeenStored(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	r := newRig(t)
-	old, oldSecret, err := r.Create(context.Background(), Spec{Name: "shop", Role: Client, Principal: "acme", Actor: "t"})
+	old, oldSecret, err := r.Create(context.Background(), Spec{Name: "shop", Role: Client, Principal: "acme",
+		Actor: "t"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,21 +289,25 @@ func TestRotation(t *testing.T) {
 	if got, err := r.Get(context.Background(), old.ID); err != nil || got.ReplacedBy != next.ID {
 		t.Errorf("%+v %v", got, err)
 	}
-	if _, _, err := r.Rotate(context.Background(), Rotation{ID: old.ID, Actor: "t"}); !errors.Is(err, ErrNotLive) {
+	if _, _, err := r.Rotate(context.Background(), Rotation{ID: old.ID, Actor: "t"}); !errors.Is(err,
+		ErrNotLive) {
 		t.Errorf("of an ended token: %v", err)
 	}
-	if _, _, err := r.Create(context.Background(), Spec{Name: "shop", Role: Client, Actor: "t"}); !errors.Is(err, ErrNameTaken) {
+	if _, _, err := r.Create(context.Background(), Spec{Name: "shop", Role: Client, Actor: "t"}); !errors.Is(
+		err, ErrNameTaken) {
 		t.Errorf("the name belongs to the new token: %v", err)
 	}
 }
 
 func TestRotationDoesNotLengthenALife(t *testing.T) {
 	r := newRig(t)
-	old, secret, err := r.Create(context.Background(), Spec{Name: "a", Role: Viewer, Actor: "t", ExpiresIn: time.Minute})
+	old, secret, err := r.Create(context.Background(), Spec{Name: "a", Role: Viewer, Actor: "t",
+		ExpiresIn: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := r.Rotate(context.Background(), Rotation{ID: old.ID, Overlap: time.Hour, Actor: "t"}); err != nil {
+	if _, _, err := r.Rotate(context.Background(), Rotation{ID: old.ID, Overlap: time.Hour,
+		Actor: "t"}); err != nil {
 		t.Fatal(err)
 	}
 	r.clock.add(time.Minute)
@@ -310,7 +319,8 @@ func TestRotationDoesNotLengthenALife(t *testing.T) {
 func TestNamesAreUniqueAmongTheLiving(t *testing.T) {
 	r := newRig(t)
 	first, _ := r.create("a", Viewer)
-	if _, _, err := r.Create(context.Background(), Spec{Name: "a", Role: Admin, Actor: "t"}); !errors.Is(err, ErrNameTaken) {
+	if _, _, err := r.Create(context.Background(), Spec{Name: "a", Role: Admin, Actor: "t"}); !errors.Is(err,
+		ErrNameTaken) {
 		t.Fatalf("%v", err)
 	}
 	if _, err := r.Revoke(context.Background(), Revocation{ID: first.ID, Actor: "t"}); err != nil {
@@ -337,7 +347,8 @@ func TestInvalidSpecs(t *testing.T) {
 		s := good
 		change(&s)
 		var f *FieldError
-		if _, _, err := r.Create(context.Background(), s); !errors.As(err, &f) || !strings.HasPrefix(name, f.Field) {
+		if _, _, err := r.Create(context.Background(), s); !errors.As(err, &f) || !strings.HasPrefix(name,
+			f.Field) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -356,7 +367,8 @@ func TestActsAreAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Revoke(context.Background(), Revocation{ID: next.ID, Actor: "bob", Reason: "leaked"}); err != nil {
+	if _, err := r.Revoke(context.Background(), Revocation{ID: next.ID, Actor: "bob",
+		Reason: "leaked"}); err != nil {
 		t.Fatal(err)
 	}
 	events := r.events()
@@ -370,7 +382,8 @@ func TestActsAreAudited(t *testing.T) {
 	}
 	ids := map[string]bool{}
 	for i, e := range events {
-		if e.Type != want[i].typ || e.Subject != want[i].subject || !strings.Contains(string(e.Data), `"actor":"`+want[i].actor) {
+		if e.Type != want[i].typ || e.Subject != want[i].subject || !strings.Contains(string(e.Data),
+			`"actor":"`+want[i].actor) {
 			t.Errorf("%s", e.JSON())
 		}
 		for _, s := range []string{s1, s2, fmt.Sprintf("%x", sumOf(s1))} {
@@ -405,8 +418,9 @@ func TestGuessingIsSlowed(t *testing.T) {
 	if err := r.try(lately); err != nil {
 		t.Errorf("a good client behind the same address: %v", err)
 	}
-	r.create("another", Viewer)                                              // must not make the good client a stranger
-	r.cache.m[sumOf(lately)] = cached{token: r.cache.m[sumOf(lately)].token} // nor that its look-up is old
+	// Neither a new token nor an old look-up makes the good client a stranger.
+	r.create("another", Viewer)
+	r.cache.m[sumOf(lately)] = cached{token: r.cache.m[sumOf(lately)].token}
 	if err := r.try(lately); err != nil {
 		t.Errorf("a good client whose look-up is old: %v", err)
 	}
@@ -425,7 +439,8 @@ func TestGuessesOfOneNetworkCountTogether(t *testing.T) {
 	now := newClock().Now()
 	l.fail(now, netip.MustParseAddr("2001:db8:1:2::1"))
 	l.fail(now, netip.MustParseAddr("2001:db8:1:2:ffff::2"))
-	for text, want := range map[string]bool{"2001:db8:1:2::3": true, "2001:db8:1:3::1": false, "192.0.2.1": false} {
+	for text, want := range map[string]bool{"2001:db8:1:2::3": true, "2001:db8:1:3::1": false,
+		"192.0.2.1": false} {
 		if got := l.blocked(now, netip.MustParseAddr(text)) > 0; got != want {
 			t.Errorf("%s: blocked %v", text, got)
 		}
@@ -637,8 +652,10 @@ func TestProvide(t *testing.T) {
 	}
 	_, viewer := r.create("viewer", Viewer)
 	var f *FieldError
-	for _, bad := range []string{first, viewer, "tiny-x9", strings.Repeat("a b", 20), strings.Repeat("a", 513)} {
-		if _, err := r.Provide(context.Background(), bad); !errors.As(err, &f) || strings.Contains(err.Error(), bad) {
+	for _, bad := range []string{first, viewer, "tiny-x9", strings.Repeat("a b", 20), strings.Repeat("a",
+		513)} {
+		if _, err := r.Provide(context.Background(), bad); !errors.As(err, &f) ||
+			strings.Contains(err.Error(), bad) {
 			t.Errorf("%.10s: %v", bad, err)
 		}
 	}
@@ -673,8 +690,9 @@ func TestListPages(t *testing.T) {
 
 func TestRoles(t *testing.T) {
 	all := []Permission{ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, TokensManage, MetricsRead}
-	want := map[Role]string{Metrics: "000001", Client: "100000", Viewer: "010001", Operator: "011101", Admin: "111111",
-		"": "000000", "root": "000000"}
+	want := map[Role]string{Metrics: "000001", Client: "100000", Viewer: "010001", Operator: "011101",
+		Admin: "111111",
+		"":    "000000", "root": "000000"}
 	for role, bits := range want {
 		for i, p := range all {
 			if role.Can(p) != (bits[i] == '1') {
@@ -748,9 +766,11 @@ func TestOldestDeadTokenMakesRoom(t *testing.T) {
 			for i := n; i < min(n+1000, MaxTokens); i++ {
 				key := sumOf(fmt.Sprint(i))
 				name := fmt.Sprint("n", i)
-				row := row{ID: fmt.Sprintf("tk_z%05d", i), Sum: key[:], Name: name, Role: Viewer, Principal: name,
-					Version: 1, CreatedAt: 1}
-				err := errors.Join(tokenTable.Put(w, sumKey(row.Sum), row), idTable.Put(w, idKey(row.ID), idRow{row.Sum}),
+				row := row{ID: fmt.Sprintf("tk_z%05d", i), Sum: key[:], Name: name, Role: Viewer,
+					Principal: name,
+					Version:   1, CreatedAt: 1}
+				err := errors.Join(tokenTable.Put(w, sumKey(row.Sum), row), idTable.Put(w, idKey(row.ID),
+					idRow{row.Sum}),
 					nameTable.Put(w, nameKey(name), nameRow{row.ID}))
 				if err != nil {
 					return err
@@ -767,7 +787,8 @@ func TestOldestDeadTokenMakesRoom(t *testing.T) {
 	if _, err := r.Get(ctx, dead.ID); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the dead token is still there: %v", err)
 	}
-	if _, _, err := r.Create(ctx, Spec{Name: "too-many", Role: Viewer, Actor: "t"}); !errors.Is(err, ErrTooMany) {
+	if _, _, err := r.Create(ctx, Spec{Name: "too-many", Role: Viewer, Actor: "t"}); !errors.Is(err,
+		ErrTooMany) {
 		t.Errorf("%v", err)
 	}
 }

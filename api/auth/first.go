@@ -97,8 +97,9 @@ func (s *Service) provideTx(w kv.Writer, r row) (Token, error) {
 	}
 	if ok && subtle.ConstantTimeCompare(old.Sum, r.Sum) == 1 {
 		if !old.token().Live(w.Now()) || old.Role != Admin {
-			return Token{}, &FieldError{Field: "admin token", Problem: "is that of a token without this power",
-				Remedy: "choose another secret"}
+			return Token{}, &FieldError{Field: "admin token",
+				Problem: "is that of a token without this power",
+				Remedy:  "choose another secret"}
 		}
 		return old.token(), nil
 	}

@@ -8,48 +8,50 @@ import (
 // Code names a kind of problem; it is stable.
 type Code string
 
-// The codes. Each has a line in the catalogue.
+// The codes. Each has a line in the catalogue, with its status and remedy.
 const (
-	BadRequest           Code = "bad_request"
-	BadPath              Code = "bad_path"
-	InvalidJSON          Code = "invalid_json"
-	InvalidField         Code = "invalid_field"
-	UnknownField         Code = "unknown_field"
-	InvalidCursor        Code = "invalid_cursor"
-	LimitExceeded        Code = "limit_exceeded"
-	KeyMissing           Code = "idempotency_key_missing"
-	KeyInvalid           Code = "idempotency_key_invalid"
-	Unauthorized         Code = "unauthorized"
-	Forbidden            Code = "forbidden"
-	NotFound             Code = "not_found"
-	MethodNotAllowed     Code = "method_not_allowed"
-	RequestTimeout       Code = "request_timeout"
-	InFlight             Code = "in_flight"
-	OutcomeUnknown       Code = "outcome_unknown"
-	Fenced               Code = "fenced"
-	Settled              Code = "settled"
-	WrongState           Code = "wrong_state"
-	KeyTooOld            Code = "key_too_old"
-	TokenReused          Code = "token_reused"
-	NameTaken            Code = "name_taken"
-	Stale                Code = "stale"
-	TooLarge             Code = "too_large"
-	UnsupportedMediaType Code = "unsupported_media_type"
-	Mismatch             Code = "idempotency_mismatch"
-	PreconditionRequired Code = "precondition_required"
-	TooManyRequests      Code = "too_many_requests"
-	Internal             Code = "internal"
-	UpstreamFailed       Code = "upstream_failed"
-	UpstreamTimeout      Code = "upstream_timeout"
-	CommitUnknown        Code = "commit_unknown"
-	StoreFull            Code = "store_full"
-	StoreStopped         Code = "store_stopped"
-	Unavailable          Code = "unavailable"
+	BadRequest           Code = "bad_request"             // the request is malformed
+	BadPath              Code = "bad_path"                // the path is not in its plain form
+	InvalidJSON          Code = "invalid_json"            // the body is not one JSON object
+	InvalidField         Code = "invalid_field"           // a value is not allowed
+	UnknownField         Code = "unknown_field"           // a member or parameter is not known
+	InvalidCursor        Code = "invalid_cursor"          // the cursor does not belong to this listing
+	LimitExceeded        Code = "limit_exceeded"          // a limit was exceeded
+	KeyMissing           Code = "idempotency_key_missing" // the Idempotency-Key is missing
+	KeyInvalid           Code = "idempotency_key_invalid" // the Idempotency-Key is not usable
+	Unauthorized         Code = "unauthorized"            // a valid token is required
+	Forbidden            Code = "forbidden"               // the token's role does not allow this
+	NotFound             Code = "not_found"               // there is no such thing here
+	MethodNotAllowed     Code = "method_not_allowed"      // the method is not allowed here
+	RequestTimeout       Code = "request_timeout"         // the request took too long to arrive
+	InFlight             Code = "in_flight"               // the first request with this key is still running
+	OutcomeUnknown       Code = "outcome_unknown"         // it is not known whether this happened
+	Fenced               Code = "fenced"                  // another owner holds this key
+	Settled              Code = "settled"                 // the claim already has another outcome
+	WrongState           Code = "wrong_state"             // this does not fit the present state
+	KeyTooOld            Code = "key_too_old"             // the key is too old to be sent again
+	TokenReused          Code = "token_reused"            // a takeover needs a fresh token
+	NameTaken            Code = "name_taken"              // the name belongs to a live token
+	Stale                Code = "stale"                   // it has changed since you read it
+	TooLarge             Code = "too_large"               // the body is too large
+	UnsupportedMediaType Code = "unsupported_media_type"  // the content type is not supported
+	Mismatch             Code = "idempotency_mismatch"    // the key was used for another request
+	PreconditionRequired Code = "precondition_required"   // if-Match is required
+	TooManyRequests      Code = "too_many_requests"       // too many failed attempts
+	Internal             Code = "internal"                // something went wrong on our side
+	UpstreamFailed       Code = "upstream_failed"         // the service behind onced did not answer properly
+	UpstreamTimeout      Code = "upstream_timeout"        // the service behind onced did not answer in time
+	CommitUnknown        Code = "commit_unknown"          // it is not known whether this was stored
+	StoreFull            Code = "store_full"              // free disk space is low; no new work is accepted
+	StoreStopped         Code = "store_stopped"           // the store accepts no more writes
+	Unavailable          Code = "unavailable"             // the service is not available now
 )
 
 // Entry is a line of the catalogue.
 type Entry struct {
-	Code   Code
+	// Code names the problem.
+	Code Code
+	// Status is the HTTP status.
 	Status int
 	// Title is short and never changes.
 	Title string

@@ -63,7 +63,8 @@ func TestFrom(t *testing.T) {
 		{state(claim.ErrStale), Stale, 412, ""},
 		{state(claim.ErrTooOld), KeyTooOld, 409, ""},
 		{state(claim.ErrTokenReused), TokenReused, 409, ""},
-		{&claim.InvalidError{Field: "key", Problem: "is blank", Remedy: "send text"}, InvalidField, 400, "key"},
+		{&claim.InvalidError{Field: "key", Problem: "is blank", Remedy: "send text"}, InvalidField, 400,
+			"key"},
 		{fmt.Errorf("x: %w", kv.ErrCommitUnknown), CommitUnknown, 503, ""},
 		{kv.ErrStopped, StoreStopped, 503, ""},
 		{kv.ErrNoSpace, StoreFull, 503, ""},
@@ -78,7 +79,8 @@ func TestFrom(t *testing.T) {
 	} {
 		p := From(c.err)
 		if p.Code != c.code || p.Status != c.status || p.Param != c.param {
-			t.Errorf("%v: got %s %d %q; want %s %d %q", c.err, p.Code, p.Status, p.Param, c.code, c.status, c.param)
+			t.Errorf("%v: got %s %d %q; want %s %d %q", c.err, p.Code, p.Status, p.Param, c.code, c.status,
+				c.param)
 		}
 		if p.Code == Internal && p.Detail != "" {
 			t.Errorf("%v: an unknown cause leaked: %q", c.err, p.Detail)
@@ -90,7 +92,8 @@ func TestFrom(t *testing.T) {
 }
 
 func TestFromShowsNoTextOfTheStore(t *testing.T) {
-	for _, sentinel := range []error{kv.ErrCommitUnknown, kv.ErrStopped, kv.ErrNoSpace, kv.ErrClosed, kv.ErrCorrupt} {
+	for _, sentinel := range []error{kv.ErrCommitUnknown, kv.ErrStopped, kv.ErrNoSpace, kv.ErrClosed,
+		kv.ErrCorrupt} {
 		p := From(fmt.Errorf("write /secret/path/onced.db: %w", sentinel))
 		if b, _ := json.Marshal(p); strings.Contains(string(b), "secret") {
 			t.Errorf("%v: %s", sentinel, b)
@@ -145,7 +148,8 @@ func TestWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.Code != c.p.Status || got.Status != w.Code || w.Header().Get("Content-Type") != ContentType {
-			t.Errorf("%s: status %d, body %d, type %q", c.p.Code, w.Code, got.Status, w.Header().Get("Content-Type"))
+			t.Errorf("%s: status %d, body %d, type %q", c.p.Code, w.Code, got.Status,
+				w.Header().Get("Content-Type"))
 		}
 		if got.RequestID != "rq_1" || got.Type != "/problems/"+string(got.Code) || got.Detail != c.p.Detail {
 			t.Errorf("%s: %+v", c.p.Code, got)
@@ -180,7 +184,8 @@ func TestPage(t *testing.T) {
 	}
 	for _, e := range Catalogue() {
 		w := get("/problems/" + string(e.Code))
-		if w.Code != 200 || !strings.Contains(w.Body.String(), "<h1>"+strings.ReplaceAll(e.Title, "'", "&#39;")) {
+		if w.Code != 200 || !strings.Contains(w.Body.String(), "<h1>"+strings.ReplaceAll(e.Title, "'",
+			"&#39;")) {
 			t.Errorf("%s: %d %s", e.Code, w.Code, w.Body)
 		}
 		if !strings.Contains(get("/problems").Body.String(), "/problems/"+string(e.Code)) {
