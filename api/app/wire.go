@@ -108,6 +108,7 @@ func (p *parts) principal(ip func(*http.Request) netip.Addr) func(*http.Request)
 		if !who.Can(auth.ClaimsOwn) {
 			return "", problem.New(problem.Forbidden, "the role of this token may not send requests; use one of a client")
 		}
+		api.SetCaller(r.Context(), who)
 		return who.Principal, nil
 	}
 }
