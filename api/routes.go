@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -125,7 +126,15 @@ func (s *Server) endpoint(rt route) echo.HandlerFunc {
 
 // authorize says who a request comes from, if that one may.
 func (s *Server) authorize(r *http.Request, may []auth.Permission) (auth.Identity, error) {
-	who, err := s.deps.Auth.Identify(r, s.deps.ClientIP(r))
+	return Authorize(r, s.deps.Auth, s.deps.ClientIP(r), may...)
+}
+
+// Authorize says who a request comes from, if that one has one of the
+// permissions. Its errors are problems, 401, 403 and 429, and those of the store.
+func Authorize(
+	r *http.Request, tokens *auth.Service, from netip.Addr, may ...auth.Permission,
+) (auth.Identity, error) {
+	who, err := tokens.Identify(r, from)
 	var blocked *auth.BlockedError
 	switch {
 	case errors.As(err, &blocked):

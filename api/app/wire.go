@@ -9,7 +9,6 @@ import (
 	"onced/api"
 	"onced/api/auth"
 	"onced/api/config"
-	"onced/api/problem"
 	"onced/api/proxy"
 	"onced/kv/claim"
 	"onced/kv/feed"
@@ -101,15 +100,8 @@ func (p *parts) newProxy(a *App, c *config.Config) (*proxy.Proxy, error) {
 // principal is the account whose token a request to a route carries.
 func (p *parts) principal(ip func(*http.Request) netip.Addr) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
-		who, err := p.auth.Identify(r, ip(r))
-		if err != nil {
-			return "", err
-		}
-		if !who.Can(auth.ClaimsOwn) {
-			return "", problem.New(problem.Forbidden, "the role of this token may not send requests; use one of a client")
-		}
-		api.SetCaller(r.Context(), who)
-		return who.Principal, nil
+		who, err := api.Authorize(r, p.auth, ip(r), auth.ClaimsOwn)
+		return who.Principal, err
 	}
 }
 
