@@ -75,11 +75,11 @@ func failure(err error, sent bool) error {
 	if !sent {
 		return saga.NotDone(p)
 	}
-	p.Detail = "the service behind has the request, but its answer did not arrive whole"
+	p.Cause = "the service behind has the request, but its answer did not arrive whole"
 	if timeout {
-		p.Detail = "the service behind has the request, but did not answer in time"
+		p.Cause = "the service behind has the request, but did not answer in time"
 	}
-	p.Detail += "; whether it happened is not known. Send the same request with the same key again, never another key"
+	p.Detail = p.Cause + "; it may have happened. Send the same request with the same key again, never another key"
 	return p
 }
 
