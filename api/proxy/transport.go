@@ -13,8 +13,9 @@ import (
 const (
 	// maxResponseHeader bounds the header of an answer, in bytes.
 	maxResponseHeader = 64 << 10
-	// maxIdle bounds the idle connections to one upstream.
-	maxIdle = 64
+	// maxIdle bounds the idle connections to one upstream: as many as were busy a
+	// moment ago, or a burst would make most of its connections anew.
+	maxIdle = 512
 	// idleTime is below what upstreams keep idle connections for, so that they
 	// seldom close one just as it is used.
 	idleTime = 4 * time.Second
@@ -41,7 +42,7 @@ func newTransport(cfg *tls.Config, reuse bool) *transport {
 		TLSClientConfig:        cfg,
 		DisableKeepAlives:      !reuse,
 		DisableCompression:     true, // answers are passed on byte for byte
-		MaxIdleConns:           16 * maxIdle,
+		MaxIdleConns:           4 * maxIdle,
 		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        idleTime,
 		MaxResponseHeaderBytes: maxResponseHeader,

@@ -69,7 +69,9 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *
 	stop()
 	if err != nil {
 		w.Header().Set("Connection", "close") // the rest of the body is still to come
-		return bodyProblem(err, h.cfg.MaxBody), r.Context().Err() != nil
+		p := bodyProblem(err, h.cfg.MaxBody)
+		// A time limit ends the request's context too, with the client still there.
+		return p, p.Code == CodeBadRequest && r.Context().Err() != nil
 	}
 	x.Body = body
 	x.Request = r.WithContext(r.Context())

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -67,6 +68,9 @@ type Problem struct {
 	Status int
 	// Detail tells people what is wrong this time. It holds no secret.
 	Detail string
+	// Cause is what happened, for operators, without advice to the client; empty
+	// is Detail. It holds no secret.
+	Cause string
 	// Param names the header at fault, or is empty.
 	Param string
 	// RetryAfter is when to repeat; 0 is the hint of the code, if it has one.
@@ -76,8 +80,8 @@ type Problem struct {
 // Error is the code and the detail.
 func (p *Problem) Error() string { return string(p.Code) + ": " + p.Detail }
 
-// Reason is the detail, for operators.
-func (p *Problem) Reason() string { return p.Detail }
+// Reason is what operators see: the cause, or the detail.
+func (p *Problem) Reason() string { return cmp.Or(p.Cause, p.Detail) }
 
 // Full returns p with the status, and the hint, of its code.
 func (p *Problem) Full() (full Problem, title string) {

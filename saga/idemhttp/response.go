@@ -29,7 +29,8 @@ type Response struct {
 }
 
 // hopHeaders belong to a connection and not to a response. Trailer is made anew.
-var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer",
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade"}
 
 // ReplayedHeader marks a response that was stored before.
