@@ -52,7 +52,7 @@ type gateway struct {
 	attempts map[string]int           // by reference
 	keys     map[string]chan struct{} // keys under way; closed at their end
 	sent     int                      // deliveries of callbacks
-	active   int                      // charges under way, their callers gone or not
+	active   int                      // charges and callbacks under way, whoever has gone
 }
 
 // chargeRequest is the body of a charge.
@@ -191,7 +191,11 @@ func (g *gateway) book(j job) (entry, bool) {
 		return entry{}, false
 	}
 	g.stories.tell(j.Reference, fmt.Sprintf("The gateway charged %s (%s).", e.Amount, e.ID))
-	g.work.Go(func() { g.callBack(e) })
+	g.activity(1)
+	g.work.Go(func() {
+		defer g.activity(-1)
+		g.callBack(e)
+	})
 	return e, true
 }
 
@@ -236,7 +240,7 @@ func (g *gateway) activity(n int) {
 	g.active += n
 }
 
-// idle reports whether no call is under way that could still charge.
+// idle reports whether no call is under way that could still charge or tell.
 func (g *gateway) idle() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -135,7 +135,7 @@ func (d *demo) settle(ctx context.Context) {
 }
 
 // atRest reports whether every order came to its end and no call is under way
-// that could still charge.
+// that could still charge, nor a callback.
 func (w *world) atRest() bool {
 	for _, o := range w.shop.snapshot() {
 		if o.state() == statePending || o.active > 0 {

@@ -1,10 +1,12 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -391,5 +393,64 @@ func TestStoriesAreBounded(t *testing.T) {
 	got := last[0]
 	if len(got.lines) != linesKept || got.more != linesKept+1 || got.lines[0] != (line{"again", 5}) {
 		t.Errorf("%d lines, %d more, first %v", len(got.lines), got.more, got.lines[0])
+	}
+}
+
+// The child reads which point is armed, stops there and says so, and ends with
+// its parent.
+func TestChild(t *testing.T) {
+	stdin, parent := io.Pipe()
+	said, stdout := io.Pipe()
+	exited := make(chan int, 1)
+	c := NewChild(stdin, stdout, func(code int) { exited <- code })
+	lines := bufio.NewReader(said)
+	expect := func(want string) {
+		t.Helper()
+		if line, err := lines.ReadString('\n'); err != nil || line != want+"\n" {
+			t.Fatalf("the child said %q, %v; want %q", line, err, want)
+		}
+	}
+	status := http.StatusConflict
+	h := c.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	ask := func(method, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+		return w
+	}
+	if _, err := io.WriteString(parent, "7 "+afterOutcome+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	expect("ok 7")
+	// None of these tells the outcome of a charge.
+	for _, w := range []*httptest.ResponseRecorder{ask(http.MethodPost, chargesPath),
+		ask(http.MethodGet, chargesPath), ask(http.MethodPost, callbacksPath)} {
+		if w.Code != status {
+			t.Errorf("answered with %d", w.Code)
+		}
+	}
+	status = http.StatusCreated
+	go ask(http.MethodPost, chargesPath) // it stops for ever
+	expect("at " + afterOutcome)
+	if _, err := io.WriteString(parent, "8 "+beforeIntent+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	expect("ok 8")
+	go ask(http.MethodPost, chargesPath)
+	expect("at " + beforeIntent)
+	if _, err := io.WriteString(parent, "9 \n"); err != nil {
+		t.Fatal(err)
+	}
+	expect("ok 9")
+	if w := ask(http.MethodPost, chargesPath); w.Code != status {
+		t.Errorf("disarmed, and answered with %d", w.Code)
+	}
+	_ = parent.Close()
+	select {
+	case code := <-exited:
+		if code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the child outlives its parent")
 	}
 }
