@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,10 +51,10 @@ func TestATransportThatSendsAgain(t *testing.T) {
 
 // Without a way to settle a doubt there is no reuse that could bring one about.
 func TestConnectionReuse(t *testing.T) {
-	for yaml, conns := range map[string]int{plain: 3, repeatable: 1, checked: 1} {
-		n := 0
-		w := newWire(t, func(w *wire, no int, conn net.Conn, r *bufio.Reader) {
-			n = no
+	for yaml, conns := range map[string]int64{plain: 3, repeatable: 1, checked: 1} {
+		var n atomic.Int64
+		w := newWire(t, func(w *wire, _ int, conn net.Conn, r *bufio.Reader) {
+			n.Add(1)
 			for {
 				if _, ok := w.request(r); !ok {
 					return
@@ -66,8 +67,8 @@ func TestConnectionReuse(t *testing.T) {
 			resp, body := s.call("POST", "/charges", "{}", "Idempotency-Key", key)
 			want(t, resp, body, 201, "ok", false)
 		}
-		if n != conns {
-			t.Errorf("%d connections, want %d for%s", n, conns, yaml)
+		if n.Load() != conns {
+			t.Errorf("%d connections, want %d for%s", n.Load(), conns, yaml)
 		}
 	}
 }
@@ -377,9 +378,9 @@ func TestHostileAnswers(t *testing.T) {
 }
 
 func TestUpgrades(t *testing.T) {
-	hits := 0
+	var hits atomic.Int64
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hits++
+		hits.Add(1)
 		if r.Header.Get("Upgrade") != "websocket" {
 			t.Errorf("upgrade %q", r.Header.Get("Upgrade"))
 		}
@@ -406,8 +407,8 @@ func TestUpgrades(t *testing.T) {
 		resp, body := s.raw(request)
 		want(t, resp, body, 400, `"Upgrade"`, false)
 	}
-	if hits != 0 {
-		t.Errorf("%d upgrades reached the upstream", hits)
+	if hits.Load() != 0 {
+		t.Errorf("%d upgrades reached the upstream", hits.Load())
 	}
 	conn := s.dial()
 	defer conn.Close()

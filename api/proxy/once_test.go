@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,7 +145,7 @@ func TestIK09_LookUpTellsNothing(t *testing.T) {
 		"wrong field": "HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{\"state\":\"paid!\"}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			charges := 0
+			var charges atomic.Int64
 			w := newWire(t, func(w *wire, _ int, conn net.Conn, r *bufio.Reader) {
 				req, ok := w.request(r)
 				if !ok {
@@ -154,7 +155,7 @@ func TestIK09_LookUpTellsNothing(t *testing.T) {
 					_, _ = io.WriteString(conn, answer)
 					return
 				}
-				charges++ // and no answer
+				charges.Add(1) // and no answer
 			})
 			s := newSetup(t, strings.Replace(checked, "done: {status: 200}",
 				"done: {status: 200, field: state, equals: [paid]}", 1), w.url())
@@ -166,8 +167,8 @@ func TestIK09_LookUpTellsNothing(t *testing.T) {
 					t.Error("no Retry-After")
 				}
 			}
-			if charges != 1 {
-				t.Errorf("%d charges", charges)
+			if charges.Load() != 1 {
+				t.Errorf("%d charges", charges.Load())
 			}
 		})
 	}
@@ -190,17 +191,15 @@ func TestIK09_AbsentTooEarly(t *testing.T) {
 }
 
 func TestIK09_AbsentAfterTheTime(t *testing.T) {
-	posts := 0
+	var posts atomic.Int64
 	w := newWire(t, func(w *wire, _ int, conn net.Conn, r *bufio.Reader) {
 		req, ok := w.request(r)
 		switch {
 		case !ok:
 		case req.Method == http.MethodGet:
 			_, _ = io.WriteString(conn, "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
-		case posts == 0:
-			posts++
+		case posts.Add(1) == 1:
 		default:
-			posts++
 			_, _ = io.WriteString(conn, "HTTP/1.1 201 Yes\r\nContent-Length: 2\r\n\r\nok")
 		}
 	})
@@ -212,8 +211,8 @@ func TestIK09_AbsentAfterTheTime(t *testing.T) {
 	clock.add(2 * time.Second)
 	s.pays(201, "ok", false)
 	s.pays(201, "ok", true)
-	if posts != 2 {
-		t.Errorf("%d posts", posts)
+	if posts.Load() != 2 {
+		t.Errorf("%d posts", posts.Load())
 	}
 }
 
