@@ -56,8 +56,12 @@ func dangerous(path string) string {
 		return "a doubled slash"
 	}
 	for segment := range strings.SplitSeq(path, "/") {
-		if segment, _, _ = strings.Cut(segment, ";"); segment == "." || segment == ".." {
+		name, _, params := strings.Cut(segment, ";")
+		switch {
+		case name == "." || name == "..":
 			return "a dot segment"
+		case params && name == "":
+			return "parameters of nothing"
 		}
 	}
 	return ""
