@@ -227,7 +227,6 @@ func TestOrderOfThings(t *testing.T) {
 func TestPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
 	r := newRig(t, func(d *Deps) {
 		d.Fallback = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "half")
 			_ = http.NewResponseController(w).Flush()
 			panic("now")
