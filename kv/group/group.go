@@ -125,6 +125,9 @@ type Store struct {
 	closed bool           // no more calls
 	views  sync.WaitGroup // open Views; Add under viewMu
 
+	released chan struct{} // closed once Close has ended
+	closeErr error         // what it answered
+
 	viewMu     sync.Mutex
 	viewClosed bool
 
@@ -133,7 +136,7 @@ type Store struct {
 	failed     atomic.Pointer[failure]
 }
 
-// batch is one group. All fields but done, err are guarded by the turn until
+// batch is one group. All fields but joined, done, err are guarded by the turn until
 // it is sealed, and immutable afterwards.
 type batch struct {
 	before *batch // the batch sealed before this one; its overlay lies below ours
@@ -141,6 +144,7 @@ type batch struct {
 	calls  int
 	bytes  int
 	led    bool
+	joined atomic.Int64  // as calls, for the leader to see
 	sealed chan struct{} // closed under the turn when nobody may join any more
 	done   chan struct{} // closed after the commit
 	err    error         // set before done is closed
@@ -163,7 +167,7 @@ func New(backend Backend, opt Options) (*Store, error) {
 	if opt.MaxBytes <= 0 {
 		opt.MaxBytes = 8 << 20
 	}
-	s := &Store{backend: backend, opt: opt}
+	s := &Store{backend: backend, opt: opt, released: make(chan struct{})}
 	snap, err := backend.Snapshot()
 	if err != nil {
 		return nil, err
@@ -203,6 +207,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
 	leads := !b.led
 	b.led = true
 	b.calls++
+	b.joined.Add(1)
 	tx := &writer{reader: reader{s: s, now: s.opt.Clock.Now()}, b: b}
 	ended := false
 	defer func() {
@@ -220,11 +225,17 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
 		return groupErr
 	}
 	if err == nil {
-		for _, wake := range tx.onCommit {
-			wake()
-		}
+		wake(tx.onCommit)
 	}
 	return err
+}
+
+// wake runs all hooks, the rest of them too when one panics.
+func wake(hooks []func()) {
+	if len(hooks) > 0 {
+		defer wake(hooks[1:])
+		hooks[0]()
+	}
 }
 
 // begin takes the turn and makes room in the open batch. On an error the turn
@@ -310,8 +321,7 @@ func (s *Store) settle(b *batch, tx *writer, leads bool) error {
 func (s *Store) lead(b, before *batch) {
 	if before != nil {
 		<-before.done
-		// Those just answered often come back at once; let them join.
-		runtime.Gosched()
+		s.gather(b)
 	}
 	// Whoever seals in our place keeps the turn while it waits for our commit:
 	// we must not need the turn then.
@@ -330,6 +340,16 @@ func (s *Store) lead(b, before *batch) {
 	}
 	if changes := b.rows.changes(); len(changes) > 0 {
 		s.commit(b, changes)
+	}
+}
+
+// gather lets those who were answered a moment ago, and come back at once, join
+// b, for as long as somebody does. There is no timer in it: nobody waits for
+// callers that may not come.
+func (s *Store) gather(b *batch) {
+	for joined := int64(-1); joined < b.joined.Load(); {
+		joined = b.joined.Load()
+		runtime.Gosched()
 	}
 }
 
@@ -390,8 +410,10 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 		return err
 	}
 	version, err := s.look(r, fn)
-	if version > s.durable.Load() && !s.becameDurable(version) {
-		return fmt.Errorf("%w; read again", kv.ErrCommitUnknown)
+	if version > s.durable.Load() {
+		if late := s.becameDurable(ctx, version); late != nil {
+			return late
+		}
 	}
 	return err
 }
@@ -412,19 +434,24 @@ func (s *Store) look(r *reader, fn func(kv.Reader) error) (uint64, error) {
 	return snap.Version(), err
 }
 
-// becameDurable waits for the commit that made version and reports whether it
-// succeeded. A snapshot can be newer than what is durable, since the engine
-// shows a commit before its last sync has ended.
-func (s *Store) becameDurable(version uint64) bool {
-	for s.durable.Load() < version {
-		if s.failed.Load() != nil {
-			return false
+// becameDurable waits for the commit that made version; its error says that this
+// failed or that ctx ended first. A snapshot can be newer than what is durable,
+// since the engine shows a commit before its last sync has ended.
+func (s *Store) becameDurable(ctx context.Context, version uint64) error {
+	for {
+		b := s.committing.Load() // before durable: a commit sets that first when it ends
+		if s.durable.Load() >= version {
+			return nil
 		}
-		if b := s.committing.Load(); b != nil {
-			<-b.done
+		if b == nil || s.failed.Load() != nil {
+			return fmt.Errorf("%w; read again", kv.ErrCommitUnknown)
+		}
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return fmt.Errorf("kv: the view was cancelled: %w", context.Cause(ctx))
 		}
 	}
-	return true
 }
 
 func (s *Store) enterView() error {
@@ -445,17 +472,20 @@ func (s *Store) Close() error {
 	s.turn.take(nil)
 	if s.closed {
 		s.turn.pass()
-		return nil
+		<-s.released
+		return s.closeErr
 	}
 	s.closed = true
 	last := s.open
 	s.turn.pass()
+	defer close(s.released)
 	s.drain(last)
 	s.viewMu.Lock()
 	s.viewClosed = true
 	s.viewMu.Unlock()
 	s.views.Wait()
-	return s.backend.Close()
+	s.closeErr = s.backend.Close()
+	return s.closeErr
 }
 
 // drain waits for the batches that had begun when the store was closed.

@@ -41,14 +41,12 @@ type Disk struct {
 	mu    sync.Mutex
 	epoch uint64
 	owner *backend
-	state atomic.Pointer[state]
+	state *state
 }
 
 // NewDisk returns an empty Disk.
 func NewDisk() *Disk {
-	d := &Disk{}
-	d.state.Store(&state{})
-	return d
+	return &Disk{state: &state{}}
 }
 
 // Store is a [kv.Store] in memory.
@@ -66,6 +64,7 @@ func Open(d *Disk, opt Options) *Store {
 	d.epoch++
 	epoch := d.epoch
 	b := &backend{disk: d}
+	b.state.Store(d.state)
 	d.owner = b
 	d.mu.Unlock()
 	s, err := group.New(b, group.Options{Clock: opt.Clock, Epoch: epoch, Rerun: opt.Rerun, Admit: opt.Admit,
@@ -87,11 +86,16 @@ type rows = btree.Map[string, []byte]
 // errTakenOver is the commit error of a store whose Disk was opened again.
 var errTakenOver = errors.New("memkv: the disk was opened again; this store is dead")
 
-type backend struct{ disk *Disk }
+// backend keeps the state that its own store has seen: one whose Disk was opened
+// again goes on to read what it had.
+type backend struct {
+	disk  *Disk
+	state atomic.Pointer[state]
+}
 
 // Snapshot implements [group.Backend].
 func (b *backend) Snapshot() (group.Snapshot, error) {
-	return snapshot{b.disk.state.Load()}, nil
+	return snapshot{b.state.Load()}, nil
 }
 
 // Commit implements [group.Backend].
@@ -101,7 +105,7 @@ func (b *backend) Commit(changes []group.Change) (uint64, error) {
 	if b.disk.owner != b {
 		return 0, errTakenOver
 	}
-	old := b.disk.state.Load()
+	old := b.disk.state
 	next := &state{version: old.version + 1, tables: maps.Clone(old.tables)}
 	if next.tables == nil {
 		next.tables = map[kv.TableID]*rows{}
@@ -121,7 +125,8 @@ func (b *backend) Commit(changes []group.Change) (uint64, error) {
 			table.Set(string(c.Key), c.Value)
 		}
 	}
-	b.disk.state.Store(next)
+	b.disk.state = next
+	b.state.Store(next)
 	return next.version, nil
 }
 
