@@ -299,7 +299,10 @@ func checkRefs(t *testing.T, c *contract, v any) {
 				t.Errorf("%s leads nowhere", ref)
 			}
 		}
-		for _, e := range v {
+		for name, e := range v {
+			if e == nil { // a comma in a text that lacks its quotation marks
+				t.Errorf("the member %q has no value", name)
+			}
 			checkRefs(t, c, e)
 		}
 	case []any:
