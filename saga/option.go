@@ -39,6 +39,8 @@ type settings struct {
 	resultType string
 
 	tracer Tracer
+
+	step stepSettings // of a step of a saga
 }
 
 func defaultSettings() settings {
@@ -154,6 +156,8 @@ func OldResult[R any](read func(name string, data []byte) (R, error)) Option {
 func (s *settings) problem() (field, problem string) {
 	const positive = "must be positive, it is %v"
 	switch {
+	case s.step != stepSettings{}:
+		return "StepOptions", "are for steps of a Definition only"
 	case s.key == nil:
 		return "Key", "is missing: say what makes two calls the same"
 	case s.timeout <= 0:

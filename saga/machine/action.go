@@ -142,7 +142,11 @@ func (m *move) happened(i int) {
 	if step.NoAction {
 		st.Output = st.SignalData
 	}
-	m.note(NoteDone, i, "")
+	text := ""
+	if m.ev.Kind == Result || m.ev.Kind == Found {
+		text = m.ev.Text
+	}
+	m.note(NoteDone, i, text)
 	m.released(i)
 	if !st.UndoneAt.IsZero() && (st.Undo == UndoNone || st.Undo == UndoDone) {
 		m.raise(i)

@@ -1,0 +1,312 @@
+package saga
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"onced/kv"
+	"onced/kv/feed"
+	"onced/kv/timer"
+	"onced/saga/machine"
+)
+
+// change is one run in the hands of one transaction.
+type change struct {
+	e    *Engine
+	w    kv.Writer
+	r    *run
+	reg  *registered  // nil when the definition is not there
+	m    *machine.Def // of reg, or what can be known without
+	raw  []byte       // the row as it was read; nil for a new run
+	was  machine.Status
+	call *machine.Call // to be made after the commit
+	by   bool          // a driver has the run: it goes on by itself
+}
+
+// edit reads a run for a change; nil when there is none. What a dead process had
+// under way is unknown from here on, and a run without its definition is held.
+func (e *Engine) edit(w kv.Writer, id string) (*change, error) {
+	row, ok, err := runTable.Get(w, runKey(id))
+	if err != nil || !ok {
+		return nil, err
+	}
+	r, err := decodeRun(id, row.Body)
+	if err != nil {
+		return nil, err
+	}
+	c := &change{e: e, w: w, r: r, raw: row.Body, was: r.state.Status}
+	var missing error
+	if c.reg, missing = e.definition(r); missing != nil {
+		c.m = unknownDef(&r.state)
+	} else {
+		c.m = c.reg.m
+	}
+	switch {
+	case r.state.Status.Terminal(), missing != nil && r.state.Hold == machine.HoldDefinition:
+	case missing != nil:
+		return c, c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldDefinition,
+			Text: missing.Error()})
+	case r.epoch != e.epoch:
+		return c, c.apply(machine.Event{Kind: machine.Recover})
+	}
+	return c, nil
+}
+
+// unknownDef stands for a definition that is not there.
+func unknownDef(s *machine.State) *machine.Def {
+	d := &machine.Def{Steps: make([]machine.Step, len(s.Steps))}
+	for i := range d.Steps {
+		d.Steps[i].Name = s.Steps[i].Name
+	}
+	return d
+}
+
+// apply lets one event happen.
+func (c *change) apply(ev machine.Event) error {
+	state, effects, err := machine.Next(c.m, c.r.state, ev, c.w.Now())
+	if err != nil {
+		return err
+	}
+	c.r.state = state
+	return c.carryOut(effects, ev)
+}
+
+func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
+	for _, x := range effects {
+		switch x.Kind {
+		case machine.EffectCall:
+			c.call = &x.Call
+		case machine.EffectNote:
+			if !c.was.Terminal() {
+				c.note(x)
+			}
+		case machine.EffectTell:
+			if err := c.tell(); err != nil {
+				return err
+			}
+		case machine.EffectCorrect:
+			if err := c.correct(ev); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maxNote bounds a text of the history, in bytes.
+const maxNote = 300
+
+func (c *change) note(x machine.Effect) {
+	r, limit := c.r, c.e.cfg.History
+	r.history = append(r.history, entry{at: c.w.Now(), note: x.Note, step: x.Step, text: cut(x.Text,
+		maxNote)})
+	if head := limit / 4; len(r.history) > limit {
+		r.history = append(r.history[:head], r.history[head+1:]...)
+		r.dropped++
+	}
+}
+
+// cut shortens a text to limit bytes of valid UTF-8.
+func cut(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
+	}
+	return string(bytes.ToValidUTF8([]byte(s), nil))
+}
+
+// notice is the data of a run's events in the feed.
+type notice struct {
+	Run        string `json:"run"`
+	Definition string `json:"definition"`
+	Version    string `json:"version"`
+	Key        string `json:"key"`
+	Round      uint64 `json:"round"`
+	Status     string `json:"status"`
+	Step       string `json:"step,omitempty"`
+	Cause      string `json:"cause,omitempty"`
+	Hold       string `json:"hold,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	Corrects   string `json:"corrects,omitempty"`
+	RerunOf    string `json:"rerun_of,omitempty"`
+	Actor      string `json:"actor,omitempty"`
+}
+
+func (r *run) notice() notice {
+	s := &r.state
+	n := notice{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round,
+		Status: s.Status.String(), Cause: s.Cause.String(), Hold: s.Hold.String(), Reason: s.Reason}
+	if i := s.Failed; s.HoldStep > 0 {
+		n.Step = s.Steps[s.HoldStep-1].Name
+	} else if i > 0 {
+		n.Step = s.Steps[i-1].Name
+	}
+	switch r.link {
+	case linkCorrection:
+		n.Corrects = r.parent
+	case linkRerun:
+		n.RerunOf = r.parent
+	}
+	return n
+}
+
+// tell puts what the run has come to into the feed.
+func (c *change) tell() error {
+	status := c.r.state.Status
+	parts := []string{"run", c.r.id, status.String()}
+	if !status.Terminal() { // it may come to it again
+		parts = append(parts, strconv.FormatUint(c.r.rev+1, 10))
+	}
+	return c.append("run."+status.String(), c.r.notice(), parts...)
+}
+
+func (c *change) append(typ string, n notice, id ...string) error {
+	data, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	_, err = c.e.cfg.Feed.Append(c.w, feed.Event{ID: feed.DerivedID(id...), Type: typ, Subject: c.r.id,
+		Data: data})
+	return err
+}
+
+// class is what the run waits for.
+func (c *change) class(now time.Time) class {
+	s := &c.r.state
+	switch s.Status {
+	case machine.Held:
+		return classHeld
+	case machine.Stuck:
+		return classStuck
+	}
+	if s.Status.Terminal() {
+		return classEnded
+	}
+	if _, ok := s.InFlight(); ok {
+		return classDue
+	}
+	if _, at, ok := machine.Want(c.m, s); ok && !at.After(now) {
+		return classDue
+	}
+	return classWaiting
+}
+
+// save stores the run and all that belongs to it. A run that has not changed is not
+// written.
+func (c *change) save() error {
+	r, now := c.r, c.w.Now()
+	if c.raw != nil && (c.was.Terminal() || bytes.Equal(c.raw, r.encode())) {
+		return nil
+	}
+	r.rev++
+	r.updated = now
+	if c.reg != nil { // or what was under way is recovered when the definition is there
+		r.epoch = c.e.epoch
+	}
+	to := c.class(now)
+	if err := c.setTimer(now); err != nil {
+		return err
+	}
+	if to == classEnded {
+		if err := c.end(now); err != nil {
+			return err
+		}
+	}
+	if err := c.index(to); err != nil {
+		return err
+	}
+	if err := runTable.Put(c.w, runKey(r.id), runRow{Body: r.encode()}); err != nil {
+		return err
+	}
+	c.announce(to)
+	return nil
+}
+
+// setTimer sets the one timer of the run, if it is another than before.
+func (c *change) setTimer(now time.Time) error {
+	r := c.r
+	wake := machine.WakeAt(c.m, &r.state, now)
+	if wake.Equal(r.wake) {
+		return nil
+	}
+	if !r.wake.IsZero() {
+		err := c.e.cfg.Timers.Delete(c.w, timer.Timer{Kind: timerKind, Owner: r.id, Due: r.wake})
+		if err != nil {
+			return err
+		}
+	}
+	if r.wake = wake; wake.IsZero() {
+		return nil
+	}
+	return c.e.cfg.Timers.Set(c.w, timer.Timer{Kind: timerKind, Owner: r.id, Due: wake})
+}
+
+// end writes what outlives the run.
+func (c *change) end(now time.Time) error {
+	r := c.r
+	r.ended = now
+	if err := c.w.Put(expiryTable, expiryKey(now, r.id), []byte{}); err != nil || r.link == linkCorrection {
+		return err
+	}
+	k := businessKey(r.def, r.key)
+	row, ok, err := keyTable.Get(c.w, k)
+	if err != nil {
+		return err
+	}
+	if !ok || row.Run != r.id {
+		return fmt.Errorf("saga: run %s: %w: its business key names another run", r.id, kv.ErrCorrupt)
+	}
+	row.Status = r.state.Status
+	return keyTable.Put(c.w, k, row)
+}
+
+func (c *change) index(to class) error {
+	from := c.r.class
+	if to == from {
+		return nil
+	}
+	if from != classEnded {
+		if err := c.w.Delete(openTable, openKey(from, c.r.id)); err != nil {
+			return err
+		}
+	}
+	c.r.class = to
+	if to == classEnded {
+		return nil
+	}
+	return c.w.Put(openTable, openKey(to, c.r.id), []byte{})
+}
+
+// announce tells the program, after the commit.
+func (c *change) announce(to class) {
+	info := c.r.info()
+	info.Was = c.was.String()
+	next := c.slot()
+	due := to == classDue && !c.by
+	e := c.e
+	c.w.OnCommit(func() {
+		if info.Was != info.Status {
+			e.cfg.Observer.RunChanged(info)
+		}
+		if to == classEnded || to == classHeld || to == classStuck {
+			e.notify(info.Run)
+		}
+		if due {
+			e.enqueue(info.Run, next)
+		}
+	})
+}
+
+// slot is what the next call takes up.
+func (c *change) slot() slot {
+	want, _, ok := machine.Want(c.m, &c.r.state)
+	if inFlight, flies := c.r.state.InFlight(); flies {
+		want, ok = inFlight, true
+	}
+	if !ok || c.reg == nil {
+		return slot{def: c.r.def}
+	}
+	return slot{def: c.r.def, host: c.reg.steps[want.Step].host}
+}

@@ -1,0 +1,268 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"onced/kv"
+	"onced/saga/machine"
+)
+
+// driver works on one run. There is at most one per run, so a call that is under way
+// in this process is its own.
+type driver struct {
+	dirty bool // the run has changed by other hands
+}
+
+// enqueue has the run worked on when a slot is free.
+func (e *Engine) enqueue(id string, s slot) {
+	if !e.claim(id) {
+		return
+	}
+	e.slots.acquire(s, func() {
+		if !e.begins() {
+			e.slots.release(s)
+			e.leave(id, false)
+			return
+		}
+		e.drive(id, s, nil)
+	})
+}
+
+// claim makes the caller the driver of the run; if it has one, that one looks again.
+func (e *Engine) claim(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d := e.drivers[id]; d != nil {
+		d.dirty = true
+		return false
+	}
+	if e.draining.Load() {
+		return false
+	}
+	e.drivers[id] = &driver{}
+	return true
+}
+
+// begins counts a driver in, unless nothing may begin any more.
+func (e *Engine) begins() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining.Load() {
+		return false
+	}
+	e.work.Add(1)
+	return true
+}
+
+// leave ends a driver, and looks again if the run has changed meanwhile.
+func (e *Engine) leave(id string, again bool) {
+	e.mu.Lock()
+	if d := e.drivers[id]; d != nil {
+		again = again || d.dirty
+	}
+	delete(e.drivers, id)
+	e.mu.Unlock()
+	if again && !e.draining.Load() {
+		e.lookAgain(id)
+	}
+}
+
+// lookAgain enqueues the run if a call is due.
+func (e *Engine) lookAgain(id string) {
+	var next slot
+	due := false
+	err := e.store.View(context.Background(), func(rd kv.Reader) error {
+		r, err := loadRun(rd, id)
+		if err != nil || r == nil {
+			return err
+		}
+		c := e.asStored(r)
+		next, due = c.slot(), c.class(rd.Now()) == classDue
+		return nil
+	})
+	if err != nil {
+		e.cfg.Logger.Error("saga: a run cannot be read; it is looked at again at the next start",
+			"run", id, "error", err)
+		return
+	}
+	if due {
+		e.enqueue(id, next)
+	}
+}
+
+// asStored is a change that changes nothing, to look at a run.
+func (e *Engine) asStored(r *run) *change {
+	c := &change{e: e, r: r, was: r.state.Status}
+	var err error
+	if c.reg, err = e.definition(r); err != nil {
+		c.m = unknownDef(&r.state)
+		return c
+	}
+	c.m = c.reg.m
+	return c
+}
+
+// drive makes the calls of a run as long as one is due. It holds the slot s, and has
+// been counted in.
+func (e *Engine) drive(id string, s slot, w *work) {
+	defer e.work.Done()
+	e.mu.Lock()
+	e.drivers[id].dirty = false // what has changed so far is about to be read
+	e.mu.Unlock()
+	again := false
+	if w == nil {
+		w, again = e.first(id, &s)
+	}
+	for w != nil {
+		w, again = e.next(w, e.perform(w), &s)
+	}
+	e.slots.release(s)
+	e.leave(id, again)
+}
+
+// turn is what a transaction of a driver finds out.
+type turn struct {
+	work  *work
+	again bool // another slot is needed
+}
+
+// first begins the call that is due.
+func (e *Engine) first(id string, s *slot) (*work, bool) {
+	random := e.random()
+	var t turn
+	err := e.persist("begin a call", id, func(w kv.Writer) error {
+		c, err := e.edit(w, id)
+		if err != nil || c == nil {
+			return err
+		}
+		c.by = true
+		got, err := c.goOn(random, s.host)
+		if err == nil {
+			err = c.save()
+		}
+		t = got
+		return err
+	})
+	if err != nil {
+		return nil, false
+	}
+	return t.work, t.again
+}
+
+// next stores how a call ended and, in the same transaction, begins the one after
+// it, if its slot is held already.
+func (e *Engine) next(done *work, ev machine.Event, s *slot) (*work, bool) {
+	other, held := e.otherHost(done, &ev, s)
+	ev.Random = e.random()
+	random := e.random()
+	var t turn
+	err := e.persist("store how a call ended", done.r.id, func(w kv.Writer) error {
+		c, err := e.edit(w, done.r.id)
+		if err != nil || c == nil {
+			return err
+		}
+		c.by = true
+		if err := c.apply(ev); err != nil {
+			return err
+		}
+		hosts := []string{s.host}
+		if held {
+			hosts = append(hosts, other)
+		}
+		got, err := c.goOn(random, hosts...)
+		if err == nil {
+			err = c.save()
+		}
+		t = got
+		return err
+	})
+	if err != nil {
+		t = turn{}
+	}
+	if held {
+		e.keepOne(s, other, t.work)
+	}
+	return t.work, t.again
+}
+
+// goOn begins the next call if it is due and goes to one of the hosts. A call that
+// is under way already was begun by this driver in a commit that was in doubt.
+func (c *change) goOn(random uint32, hosts ...string) (turn, error) {
+	s := &c.r.state
+	if c.reg == nil {
+		return turn{}, nil
+	}
+	if call, ok := s.InFlight(); ok {
+		return turn{work: c.work(call)}, nil
+	}
+	want, at, ok := machine.Want(c.m, s)
+	if !ok || at.After(c.w.Now()) || c.e.draining.Load() {
+		return turn{}, nil
+	}
+	host := c.reg.steps[want.Step].host
+	for _, h := range hosts {
+		if h != host {
+			continue
+		}
+		if want.Kind == machine.Look { // it has no effect, and needs no intent
+			return turn{work: c.work(want)}, nil
+		}
+		if err := c.apply(machine.Event{Kind: machine.Begin, Random: random}); err != nil {
+			return turn{}, err
+		}
+		if c.call == nil { // it was too late for the call
+			return turn{again: true}, nil
+		}
+		return turn{work: c.work(*c.call)}, nil
+	}
+	return turn{again: true}, nil
+}
+
+// otherHost takes the place at the host of the call that probably comes next, when
+// it is another one.
+func (e *Engine) otherHost(done *work, ev *machine.Event, s *slot) (host string, held bool) {
+	i := done.call.Step + 1
+	if done.call.Kind == machine.Undo || ev.Outcome == machine.OutcomeRefused {
+		i = done.call.Step - 1
+	}
+	if i < 0 || i >= len(done.reg.steps) {
+		return "", false
+	}
+	if host = done.reg.steps[i].host; host == s.host {
+		return "", false
+	}
+	return host, e.slots.tryHost(host)
+}
+
+// keepOne keeps the place that is needed, and gives the other back.
+func (e *Engine) keepOne(s *slot, other string, w *work) {
+	if w != nil && w.reg.steps[w.call.Step].host == other {
+		s.host, other = other, s.host
+	}
+	e.slots.releaseHost(other)
+}
+
+// persist runs an update of a driver until it is committed. It gives up only when
+// the store takes no more, when the run cannot be read, or when the engine has
+// drained: what is under way is then unknown at the next start.
+func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
+	const most = 30 * time.Second
+	pause := 50 * time.Millisecond
+	for {
+		err := e.store.Update(context.Background(), fn)
+		if err == nil {
+			return nil
+		}
+		var state *machine.Error
+		final := errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) || errors.Is(err,
+			kv.ErrCorrupt) ||
+			errors.Is(err, kv.ErrNewer) || errors.As(err, &state)
+		e.cfg.Logger.Error("saga: cannot "+what, "run", id, "error", err, "tries_again", !final)
+		if final || !e.pause(e.calls, pause) {
+			return err
+		}
+		pause = min(2*pause, most)
+	}
+}

@@ -1,0 +1,84 @@
+package saga
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"onced/kv"
+	"onced/saga/machine"
+)
+
+// Signal is a word of a callee that comes by another way than the reply: a webhook,
+// a callback, a message. It says what became of the action of a step.
+type Signal struct {
+	// Run is the run's id; or else Definition and Key name the last run of a key.
+	Run             string
+	Definition, Key string
+	// Step is the step it is about.
+	Step string
+	// Refused is true when the action did not happen and will not.
+	Refused bool
+	// Data is JSON, at most MaxData bytes, or nil: see [SignalData].
+	Data []byte
+	// At is when it happened, if the callee says so. It can prove that a success came
+	// after its undo.
+	At time.Time
+}
+
+// Signal takes in a signal. It may come before the reply of the action, twice, late,
+// or contradict an earlier one: early ones are kept, the second of two equal ones
+// changes nothing, a success of what was undone opens a correction, and after a
+// contradiction the run waits for a person. The error is [ErrNoRun] or an
+// [InputError], or the store's; then the sender must send it again.
+func (e *Engine) Signal(ctx context.Context, s Signal) error {
+	return e.store.Update(ctx, func(w kv.Writer) error { return e.SignalTx(w, s) })
+}
+
+// SignalTx is [Engine.Signal] in the caller's transaction, in which the receipt of
+// the signal is recorded.
+func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
+	if len(s.Data) > MaxData {
+		return &kv.LimitError{What: "data of a signal", Got: int64(len(s.Data)), Limit: MaxData,
+			Unit:   "bytes",
+			Remedy: "keep the data elsewhere and pass a reference"}
+	}
+	if len(s.Data) > 0 && !json.Valid(s.Data) {
+		return &InputError{Field: "data", Problem: "is not JSON"}
+	}
+	id := s.Run
+	if id == "" {
+		row, ok, err := keyTable.Get(w, businessKey(s.Definition, s.Key))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return ErrNoRun
+		}
+		id = row.Run
+	}
+	c, err := e.edit(w, id)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return ErrNoRun
+	}
+	ev := machine.Event{Kind: machine.Signal, Step: c.r.state.Find(s.Step), Outcome: machine.OutcomeDone,
+		Data: s.Data, At: s.At}
+	if ev.Step < 0 {
+		return &InputError{Field: "step", Problem: fmt.Sprintf("%q is none of %s", s.Step, c.r.def)}
+	}
+	if s.Refused {
+		ev.Outcome = machine.OutcomeRefused
+	}
+	if c.reg == nil {
+		return &InputError{Field: "definition", Problem: fmt.Sprintf("%s version %s is not registered now; "+
+			"send the signal again later", c.r.def, c.r.version)}
+	}
+	if err := c.apply(ev); err != nil {
+		return err
+	}
+	return c.save()
+}

@@ -1,0 +1,279 @@
+package saga
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"onced/kv"
+	"onced/saga/machine"
+)
+
+// MaxLabels is the most labels of a run.
+const MaxLabels = 16
+
+// StartRequest says what to start.
+type StartRequest struct {
+	// Definition is its name; Version is one of its versions, or empty for the latest.
+	Definition, Version string
+	// Key is the business key, for example an order's id: 1 to MaxRunKey bytes of text.
+	Key string
+	// Input is JSON, at most MaxData bytes, or nil.
+	Input []byte
+	// Labels are for finding the run, for example {"customer": "c-7"}.
+	Labels map[string]string
+}
+
+// Started is the answer of a start.
+type Started struct {
+	// Run is the id of the run.
+	Run string
+	// Status is its state.
+	Status machine.Status
+	// Round counts the runs of the key that began after the one before was undone.
+	Round uint64
+	// Joined is true when the key had a run already: one that has not ended, or has
+	// completed, or was closed. Nothing was started.
+	Joined bool
+}
+
+// Start starts a run of d for a business key, or finds the one there is: a key has
+// one run at a time, and one that completed for ever. A run that was undone makes
+// room for a new one, in the next round. Start returns when the run is stored; see
+// [Engine.Wait]. It may be called again with the same key after any error.
+//
+// The input becomes JSON. Another input under the same key is a [MismatchError],
+// until the run is undone. Errors are those of the input, a [ConfigError] for a
+// definition that is not registered, and those of the store.
+func (e *Engine) Start(ctx context.Context, d *Definition, key string, input any) (Started, error) {
+	raw, err := json.Marshal(input)
+	if err != nil {
+		return Started{}, fmt.Errorf("saga: input of %s: %w", d.name, err)
+	}
+	return e.StartRun(ctx, StartRequest{Definition: d.name, Version: d.version, Key: key, Input: raw})
+}
+
+// Run starts a run and waits for its end; see [Engine.Start] and [Engine.Wait]. When
+// ctx ends the run goes on.
+func (e *Engine) Run(ctx context.Context, d *Definition, key string, input any) (*RunView, error) {
+	s, err := e.Start(ctx, d, key, input)
+	if err != nil {
+		return nil, err
+	}
+	return e.Wait(ctx, s.Run)
+}
+
+// StartRun is [Engine.Start] for callers that have the input as JSON.
+func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error) {
+	reg, err := e.checked(&req)
+	if err != nil {
+		return Started{}, err
+	}
+	b := &beginning{e: e, req: &req, reg: reg, random: e.random()}
+	if b.id, err = e.newID(); err != nil {
+		return Started{}, err
+	}
+	if e.cfg.Tracer != nil {
+		b.trace = e.cfg.Tracer.Traceparent(ctx)
+	}
+	s := slot{def: reg.name, host: reg.steps[0].host}
+	if e.serving.Load() && e.slots.try(s) {
+		if e.claim(b.id) && e.begins() {
+			b.held = true
+		} else {
+			e.slots.release(s)
+			e.leave(b.id, false)
+		}
+	}
+	err = e.store.Update(ctx, b.run)
+	for range saveTries - 1 {
+		if !errors.Is(err, kv.ErrCommitUnknown) {
+			break
+		}
+		err = e.store.Update(context.WithoutCancel(ctx), b.run)
+	}
+	if !b.held {
+		return b.started, err
+	}
+	if err == nil && b.work != nil {
+		go e.drive(b.id, s, b.work)
+		return b.started, nil
+	}
+	// After an error it may be that the run was begun all the same: look.
+	e.work.Done()
+	e.slots.release(s)
+	e.leave(b.id, err != nil)
+	return b.started, err
+}
+
+// StartTx is [Engine.StartRun] in the caller's transaction, which causes the run.
+func (e *Engine) StartTx(w kv.Writer, req StartRequest) (Started, error) {
+	reg, err := e.checked(&req)
+	if err != nil {
+		return Started{}, err
+	}
+	b := &beginning{e: e, req: &req, reg: reg}
+	if b.id, err = e.newID(); err != nil {
+		return Started{}, err
+	}
+	err = b.run(w)
+	return b.started, err
+}
+
+func (e *Engine) newID() (string, error) {
+	var b [10]byte
+	if err := e.read(b[:]); err != nil {
+		return "", err
+	}
+	return kv.NewID("run", e.cfg.Clock.Now(), bytes.NewReader(b[:]))
+}
+
+// checked finds the definition and checks the rest.
+func (e *Engine) checked(req *StartRequest) (*registered, error) {
+	e.mu.Lock()
+	reg := e.latest[req.Definition]
+	if req.Version != "" {
+		reg = e.defs[defID{req.Definition, req.Version}]
+	}
+	e.mu.Unlock()
+	if reg == nil {
+		return nil, &ConfigError{Operation: req.Definition, Field: "definition",
+			Problem: "version \"" + req.Version + "\" is not registered; use Engine.Register"}
+	}
+	if k := req.Key; k == "" || len(k) > MaxRunKey || !utf8.ValidString(k) || strings.TrimSpace(k) == "" {
+		return nil, &InputError{Field: "key", Problem: fmt.Sprintf("must be 1 to %d bytes of text",
+			MaxRunKey)}
+	}
+	if len(req.Input) > MaxData {
+		return nil, &kv.LimitError{What: "input of a run", Got: int64(len(req.Input)), Limit: MaxData,
+			Unit:   "bytes",
+			Remedy: "keep the data elsewhere and pass a reference"}
+	}
+	if len(req.Input) > 0 && !json.Valid(req.Input) {
+		return nil, &InputError{Field: "input", Problem: "is not JSON"}
+	}
+	if len(req.Labels) > MaxLabels {
+		return nil, &InputError{Field: "labels", Problem: fmt.Sprintf("are more than %d", MaxLabels)}
+	}
+	for name, value := range req.Labels {
+		if name == "" || len(name) > MaxName || len(value) > MaxRunKey || !utf8.ValidString(name+value) {
+			return nil, &InputError{Field: "labels",
+				Problem: fmt.Sprintf("have names of 1 to %d bytes and values of "+
+					"at most %d", MaxName, MaxRunKey)}
+		}
+	}
+	return reg, nil
+}
+
+// beginning is a start in the making. Its closure may run again.
+type beginning struct {
+	e      *Engine
+	req    *StartRequest
+	reg    *registered
+	id     string
+	random uint32
+	held   bool // the first call's slot is held
+	trace  string
+	parent string // of a rerun
+
+	started Started
+	work    *work
+}
+
+// sum stands for the input in the key's row.
+func sum(input []byte) []byte {
+	h := sha256.Sum256(input)
+	return h[:12]
+}
+
+func (b *beginning) run(w kv.Writer) error {
+	k := businessKey(b.req.Definition, b.req.Key)
+	row, ok, err := keyTable.Get(w, k)
+	if err != nil {
+		return err
+	}
+	round := uint64(1)
+	if ok {
+		join, err := b.join(w, &row)
+		if err != nil || join {
+			return err
+		}
+		round = row.Round + 1
+	}
+	if err := kv.AdmitIntent(w); err != nil {
+		return err
+	}
+	c := b.newRun(w, round)
+	if b.held {
+		if _, _, ok := machine.Want(c.m, &c.r.state); ok {
+			ev := machine.Event{Kind: machine.Begin, Random: b.random}
+			if err := c.apply(ev); err != nil {
+				return err
+			}
+		}
+	}
+	row = keyRow{Run: b.id, Round: round, Status: machine.Running, Sum: sum(b.req.Input)}
+	if err := keyTable.Put(w, k, row); err != nil {
+		return err
+	}
+	if err := c.save(); err != nil {
+		return err
+	}
+	var next *work
+	if c.call != nil {
+		next = c.work(*c.call)
+	}
+	b.started, b.work = Started{Run: b.id, Status: c.r.state.Status, Round: round}, next
+	return nil
+}
+
+// join answers with the run the key has, if it has one that counts.
+func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
+	status := row.Status
+	r, err := loadRun(w, row.Run)
+	if err != nil {
+		return false, err
+	}
+	if r != nil {
+		status = r.state.Status
+	}
+	if row.Run == b.id { // ours, of a commit that was in doubt
+		c, err := b.e.edit(w, b.id)
+		if err != nil || c == nil {
+			return false, err
+		}
+		var next *work
+		if call, ok := r.state.InFlight(); ok && b.held {
+			next = c.work(call)
+		}
+		b.started, b.work = Started{Run: b.id, Status: status, Round: row.Round}, next
+		return true, nil
+	}
+	if status == machine.Compensated || b.parent == row.Run && status.Terminal() {
+		return false, nil
+	}
+	if b.parent != "" {
+		return false, &machine.Error{Status: status, Problem: "the key has another run, " + row.Run}
+	}
+	if !bytes.Equal(row.Sum, sum(b.req.Input)) {
+		return false, &MismatchError{Operation: b.req.Definition, Key: b.req.Key}
+	}
+	b.started, b.work = Started{Run: row.Run, Status: status, Round: row.Round, Joined: true}, nil
+	return true, nil
+}
+
+func (b *beginning) newRun(w kv.Writer, round uint64) *change {
+	now := w.Now()
+	r := &run{id: b.id, def: b.reg.name, version: b.reg.version, key: b.req.Key, round: round, created: now,
+		trace: b.trace, input: b.req.Input, labels: sortedLabels(b.req.Labels), epoch: b.e.epoch,
+		state: machine.New(b.reg.m, now)}
+	if b.parent != "" {
+		r.parent, r.link = b.parent, linkRerun
+	}
+	return &change{e: b.e, w: w, r: r, reg: b.reg, m: b.reg.m, by: b.held}
+}

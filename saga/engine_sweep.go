@@ -1,0 +1,87 @@
+package saga
+
+import (
+	"context"
+	"time"
+
+	"onced/kv"
+)
+
+// SweepRuns removes runs that ended longer than Config.Retention ago, at most limit
+// of them (0 means all), in small transactions beside live work, and returns how
+// many. What is known of their business keys stays. With nothing to do it costs one
+// read.
+func (e *Engine) SweepRuns(ctx context.Context, limit int) (removed int, err error) {
+	for {
+		page := sweepPage
+		if limit > 0 {
+			page = min(page, limit-removed)
+		}
+		if page == 0 {
+			return removed, nil
+		}
+		due, err := e.expired(ctx, page)
+		if err != nil || len(due) == 0 {
+			return removed, err
+		}
+		n := 0
+		err = e.store.Update(ctx, func(w kv.Writer) error {
+			n = 0
+			for _, x := range due {
+				if err := e.removeRun(w, x); err != nil {
+					return err
+				}
+				n++
+			}
+			return nil
+		})
+		if err != nil {
+			return removed, err
+		}
+		removed += n
+	}
+}
+
+// expired reads index rows of runs whose retention has passed.
+func (e *Engine) expired(ctx context.Context, limit int) (due []ended, err error) {
+	err = e.store.View(ctx, func(rd kv.Reader) error {
+		var got []ended
+		r := kv.Range{To: kv.Key{}.Time(rd.Now().Add(-e.cfg.Retention)), Limit: limit}
+		for x, err := range rd.Scan(expiryTable, r) {
+			if err != nil {
+				return err
+			}
+			d := kv.DecodeKey(x.Key)
+			got = append(got, ended{at: d.Time(), id: d.String()})
+		}
+		due = got
+		return nil
+	})
+	return due, err
+}
+
+// ended is a row of expiryTable.
+type ended struct {
+	at time.Time
+	id string
+}
+
+// removeRun removes an ended run, and what says how it was corrected.
+func (e *Engine) removeRun(w kv.Writer, x ended) error {
+	r, err := loadRun(w, x.id)
+	if err != nil {
+		return err
+	}
+	if err := w.Delete(expiryTable, expiryKey(x.at, x.id)); err != nil {
+		return err
+	}
+	if r == nil || !r.state.Status.Terminal() || !r.ended.Equal(x.at) {
+		return nil // the row of the index was nobody's
+	}
+	for i := range r.state.Steps {
+		if err := correctionTable.Delete(w, correctionKey(x.id, r.state.Steps[i].Name)); err != nil {
+			return err
+		}
+	}
+	return runTable.Delete(w, runKey(x.id))
+}
