@@ -49,7 +49,7 @@ func (k Key) Int(n int64) Key {
 // Time appends an instant with the resolution of a nanosecond. The zero time
 // and instants outside 1678 to 2262 are stored as the nearest bound.
 func (k Key) Time(t time.Time) Key {
-	return binary.BigEndian.AppendUint64(k.grow(tagTime, 8), uint64(unixNano(t))^(1<<63))
+	return binary.BigEndian.AppendUint64(k.grow(tagTime, 8), uint64(UnixNano(t))^(1<<63))
 }
 
 // grow returns a copy of k and tag with room for n bytes more. A copy, because
@@ -71,7 +71,10 @@ var (
 	maxTime = time.Unix(0, 1<<63-1)
 )
 
-func unixNano(t time.Time) int64 {
+// UnixNano is the form in which instants are stored: nanoseconds since 1970.
+// Unlike the method of time.Time it never overflows: instants outside 1678 to
+// 2262, such as "for ever" or the zero time, become the nearest bound.
+func UnixNano(t time.Time) int64 {
 	switch {
 	case t.Before(minTime):
 		return -1 << 63

@@ -304,3 +304,19 @@ func FuzzPrefix(f *testing.F) {
 		}
 	})
 }
+
+func TestUnixNanoNeverOverflows(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
+	for _, c := range []struct {
+		at   time.Time
+		want int64
+	}{
+		{at, at.UnixNano()}, {at.Add(1<<63 - 1), 1<<63 - 1}, {time.Time{}, -1 << 63},
+		{time.Unix(0, 1<<63-1), 1<<63 - 1}, {time.Unix(0, -1<<63), -1 << 63},
+	} {
+		if got := kv.UnixNano(c.at); got != c.want {
+			t.Errorf("%v: %d, want %d", c.at, got, c.want)
+		}
+	}
+}

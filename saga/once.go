@@ -29,15 +29,18 @@ type onceRow struct {
 }
 
 func (r *onceRow) expired(now time.Time) bool {
-	return r.Expires != 0 && now.UnixNano() >= r.Expires
+	return r.Expires != 0 && kv.UnixNano(now) >= r.Expires
 }
+
+// MaxKeepFor is the longest time that [KeepFor] takes: a hundred years.
+const MaxKeepFor = claim.MaxRetention
 
 // OnceOption is a setting of [OnceTx] and [OnceIn].
 type OnceOption struct{ keep time.Duration }
 
 // KeepFor bounds how long an id is remembered; then it is free again, and
 // [SweepOnce] removes it. Without it an id is remembered for ever. It must be
-// positive, and longer than whoever sends the id tries again.
+// positive, at most [MaxKeepFor], and longer than whoever sends the id tries again.
 func KeepFor(d time.Duration) OnceOption { return OnceOption{keep: d} }
 
 // OnceTx runs fn in a transaction of store, once per scope and id: what fn writes
@@ -141,13 +144,18 @@ func (o once[T]) in(w kv.Writer) (T, error) {
 	if problem := resultProblem[T](); problem != "" {
 		return none, &ConfigError{Operation: o.id.Scope, Field: "result", Problem: problem}
 	}
-	row := onceRow{At: w.Now().UnixNano()}
+	row := onceRow{At: kv.UnixNano(w.Now())}
 	for _, opt := range o.opts {
 		if opt.keep <= 0 {
 			return none, &ConfigError{Operation: o.id.Scope, Field: "KeepFor",
 				Problem: fmt.Sprintf("must be positive, it is %v", opt.keep)}
 		}
-		row.Expires = w.Now().Add(opt.keep).UnixNano()
+		if opt.keep > MaxKeepFor {
+			return none, &ConfigError{Operation: o.id.Scope, Field: "KeepFor",
+				Problem: fmt.Sprintf("is %v, the limit is %v; leave it out to keep ids for ever",
+					opt.keep, MaxKeepFor)}
+		}
+		row.Expires = kv.UnixNano(w.Now().Add(opt.keep))
 	}
 	v, err := o.fn(w)
 	if err != nil {

@@ -176,10 +176,30 @@ func TestOnceKeepFor(t *testing.T) {
 				r.Errorf("%s: %d, %v", id, n, err)
 			}
 		}
-		if _, err := r.once("bad", credit("ada"), KeepFor(0)); !errors.Is(err, ErrConfig) {
-			r.Errorf("got %v", err)
+		for _, keep := range []time.Duration{-1, 0, MaxKeepFor + 1, math.MaxInt64} {
+			if _, err := r.once("bad", credit("ada"), KeepFor(keep)); !errors.Is(err, ErrConfig) {
+				r.Errorf("%v: %v", keep, err)
+			}
 		}
 	})
+}
+
+// What is to be kept for very long must not come out as what has long expired.
+func TestOnceKeepForAHundredYears(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i, at := range []time.Time{start, start.AddDate(200, 0, 0)} {
+		r.clock.add(at.Sub(r.clock.Now()))
+		for range 2 {
+			n, err := r.once(fmt.Sprint(i), credit("ada"), KeepFor(MaxKeepFor))
+			if n != i+1 || err != nil {
+				t.Errorf("%v: %d, %v", at, n, err)
+			}
+		}
+		if n, err := SweepOnce(t.Context(), r.store, 0); n != i || err != nil { // those before it
+			t.Errorf("%v: swept %d, %v", at, n, err)
+		}
+	}
 }
 
 // The store may run a closure more than once (the rigs on memkv always do): the

@@ -61,7 +61,7 @@ func onceDue(ctx context.Context, store kv.Store, limit int) ([][]byte, error) {
 	var due [][]byte
 	err := store.View(ctx, func(rd kv.Reader) error {
 		due = due[:0]
-		r := kv.Range{To: kv.Key{}.Int(rd.Now().UnixNano() + 1), Limit: limit}
+		r := kv.Range{To: kv.Key{}.Int(kv.UnixNano(rd.Now())).Range().To, Limit: limit}
 		for e, err := range rd.Scan(onceExpiryTable, r) {
 			if err != nil {
 				return err

@@ -15,6 +15,9 @@ import (
 const (
 	// DefaultRetention is how long terminal claims are kept.
 	DefaultRetention = 30 * 24 * time.Hour
+	// MaxRetention is the longest Retention: a hundred years. An expiry must be
+	// an instant that the store can hold, and those end in 2262.
+	MaxRetention = 100 * 366 * 24 * time.Hour
 	// DefaultMaxResult is the largest result that is kept, in bytes.
 	DefaultMaxResult = 8 << 20
 	// MaxMaxResult is the most that MaxResult can be, in bytes.
@@ -27,7 +30,7 @@ const (
 // Config are the settings of a Book. The zero value works.
 type Config struct {
 	// Retention is how long terminal claims are kept and replayed; 0 means
-	// DefaultRetention. Publish it. It has nothing to do with leases.
+	// DefaultRetention, the limit is MaxRetention. Publish it. It has nothing to do with leases.
 	Retention time.Duration
 	// MaxResult is the largest result that is kept, in bytes; 0 means
 	// DefaultMaxResult. A larger one is omitted; see [Record].
@@ -69,9 +72,9 @@ func New(ctx context.Context, store kv.Store, cfg Config) (*Book, error) {
 	if cfg.Retention == 0 {
 		cfg.Retention = DefaultRetention
 	}
-	if cfg.Retention < 0 {
-		return nil, invalid("Retention", fmt.Sprintf("is %v", cfg.Retention),
-			"use a positive time, or 0 for 30 days")
+	if cfg.Retention < 0 || cfg.Retention > MaxRetention {
+		return nil, invalid("Retention", fmt.Sprintf("is %v, the limit is %v", cfg.Retention, MaxRetention),
+			"use a positive time up to the limit, or 0 for 30 days")
 	}
 	if cfg.MaxResult == 0 {
 		cfg.MaxResult = DefaultMaxResult

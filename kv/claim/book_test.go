@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -485,5 +486,35 @@ func TestEventAndFeedLimitsFit(t *testing.T) {
 	if err != nil || len(ev.ID) > feed.MaxID || len(ev.Subject) > feed.MaxName ||
 		len(ev.Data) > feed.MaxData {
 		t.Errorf("%d %d %d %v", len(ev.ID), len(ev.Subject), len(ev.Data), err)
+	}
+}
+
+// The years after 2262 cannot be told in nanoseconds since 1970: an expiry there
+// must not come out as one that has long passed.
+func TestIK21_LongRetentionNeverExpiresEarly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, d := range []time.Duration{math.MaxInt64, MaxRetention + 1} {
+		var inv *InvalidError
+		_, err := New(r.Context(), r.store, Config{Retention: d})
+		if !errors.As(err, &inv) || inv.Field != "Retention" ||
+			!strings.Contains(err.Error(), MaxRetention.String()) {
+			t.Errorf("%v: %v", d, err)
+		}
+	}
+	if MaxRetention < 36525*24*time.Hour {
+		t.Errorf("%v are no hundred years", MaxRetention)
+	}
+	r.cfg.Retention = MaxRetention
+	for i, at := range []time.Time{start, start.AddDate(200, 0, 0)} {
+		r.clock.add(at.Sub(r.clock.Now()))
+		r.restart()
+		b := ask("A", withID("op/shop/pay", at.String()))
+		r.want(Acquired)(r.begin(b))
+		r.want(Finished)(r.book.Done(r.Context(), b.Ref(), text("paid")))
+		r.clock.add(time.Second)
+		b.Token = token("B")
+		r.want(Replay)(r.begin(b))
+		r.wantSwept(i) // those before it
 	}
 }

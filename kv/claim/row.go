@@ -102,7 +102,7 @@ func toNano(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return t.UnixNano()
+	return kv.UnixNano(t)
 }
 
 func fromNano(n int64) time.Time {

@@ -65,7 +65,7 @@ type indexed struct {
 func (b *Book) due(ctx context.Context, r *kv.Range) (out []indexed, err error) {
 	err = b.store.View(ctx, func(rd kv.Reader) error {
 		if r.To == nil { // or new rows would come for ever under live work
-			r.To = kv.Key{}.Time(rd.Now().Add(1))
+			r.To = kv.Key{}.Time(rd.Now()).Range().To
 		}
 		got, err := indexRows(rd, expiryTable, *r)
 		out = got
