@@ -25,7 +25,8 @@ routes:
     headers: {X-Key: "<{key}>"}
     done: {status: 200}
 `, "")
-	p, err := New(Config{Claims: newSetup(t, plain, "http://127.0.0.1:1").book, Routes: routes, Principal: bearer})
+	p, err := New(Config{Claims: newSetup(t, plain, "http://127.0.0.1:1").book, Routes: routes,
+		Principal: bearer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +86,9 @@ func TestLookUpAnswers(t *testing.T) {
 		`200 OK|{"error":{"code":"declined"}}`:                  {422, "declined"},
 		`200 OK|{"data":[{"state":"paid"}],"error":{"code":1}}`: {201, "paid"},
 		`404 No|{"none":false}`:                                 {409, "outcome_unknown"},
-		`404 No|{"none":true}`:                                  {502, "upstream_failed"}, // sent again, and lost again
-		`302 Found|{"data":[{"state":"paid"}]}`:                 {409, "outcome_unknown"},
+		`404 No|{"none":true}`:                                  {502, "upstream_failed"},
+		// sent again, and lost again
+		`302 Found|{"data":[{"state":"paid"}]}`: {409, "outcome_unknown"},
 	} {
 		head, body, _ := strings.Cut(answer, "|")
 		w := newWire(t, func(w *wire, _ int, conn net.Conn, r *bufio.Reader) {
@@ -120,7 +122,8 @@ func TestMatchesNothingByItself(t *testing.T) {
 // FuzzPaths: what is let through has nothing in it that two readers could read
 // differently, and undoing its escapes once more changes nothing.
 func FuzzPaths(f *testing.F) {
-	for _, s := range []string{"/a/b", "/%61", "/a%2Fb", "/%2e%2e/", "/..;/", "/%252e", "/a;b=c", "/%", "//", "/a%5c"} {
+	for _, s := range []string{"/a/b", "/%61", "/a%2Fb", "/%2e%2e/", "/..;/", "/%252e", "/a;b=c", "/%",
+		"//", "/a%5c"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {

@@ -213,7 +213,7 @@ func TestIK07_SIGKILLBeforeTheSend(t *testing.T) {
 		}
 		resp, body = c.pay()
 	}
-	want(t, resp, body, 201, `{"charges":1}`, false)
+	want(t, reply{resp, body}, 201, `{"charges":1}`, false)
 	c.pays(201, `{"charges":1}`, true)
 	c.kill()
 	g.charged(t, 1)

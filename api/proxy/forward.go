@@ -67,7 +67,8 @@ func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.R
 // failure says what became of a request that has no answer. One that was not
 // sent definitely did not happen; every other may have.
 func failure(err error, sent bool) error {
-	p := &idemhttp.Problem{Code: codeFailed, Detail: "the service behind could not be reached; nothing was done"}
+	p := &idemhttp.Problem{Code: codeFailed, Detail: "the service behind could not be reached; nothing was " +
+		"done"}
 	timeout := isTimeout(err)
 	if timeout {
 		p.Code, p.Detail = codeTimeout, "the service behind could not be reached in time; nothing was done"
@@ -79,7 +80,8 @@ func failure(err error, sent bool) error {
 	if timeout {
 		p.Cause = "the service behind has the request, but did not answer in time"
 	}
-	p.Detail = p.Cause + "; it may have happened. Send the same request with the same key again, never another key"
+	p.Detail = p.Cause + "; it may have happened. Send the same request with the same key again, never " +
+		"another key"
 	return p
 }
 

@@ -38,10 +38,10 @@ func TestATransportThatSendsAgain(t *testing.T) {
 			s := newSetup(t, yaml, w.url())
 			header := []string{"Idempotency-Key", "k1", "X-Idempotency-Key", "x"}
 			resp, got := s.call("POST", "/charges", body, header...)
-			want(t, resp, got, 201, "ok", false)
+			want(t, reply{resp, got}, 201, "ok", false)
 			header[1] = "k2"
 			resp, got = s.call("POST", "/charges?break", body, header...)
-			want(t, resp, got, 502, `"upstream_failed"`, false)
+			want(t, reply{resp, got}, 502, `"upstream_failed"`, false)
 			if w.count() != 2 {
 				t.Errorf("%s, body %q: the upstream got %q", name, body, w.got)
 			}
@@ -65,7 +65,7 @@ func TestConnectionReuse(t *testing.T) {
 		s := newSetup(t, yaml, w.url())
 		for _, key := range []string{"a", "b", "c"} {
 			resp, body := s.call("POST", "/charges", "{}", "Idempotency-Key", key)
-			want(t, resp, body, 201, "ok", false)
+			want(t, reply{resp, body}, 201, "ok", false)
 		}
 		if n.Load() != conns {
 			t.Errorf("%d connections, want %d for%s", n.Load(), conns, yaml)
@@ -125,13 +125,15 @@ routes:
   headers:
   - {name: Authorization, prefix: "Bearer ", value_env: GATEWAY_TOKEN}
 `, g.URL)
-	header := []string{"X-Pay-Key", "k", "Connection", "X-Hop", "X-Hop", "1", "Te", "trailers", "Keep-Alive", "1",
+	header := []string{"X-Pay-Key", "k", "Connection", "X-Hop", "X-Hop", "1", "Te", "trailers",
+		"Keep-Alive", "1",
 		"Proxy-Authorization", "Basic x", "Proxy-Connection", "keep-alive",
-		"Forwarded", "for=1.1.1.1", "X-Forwarded-For", "1.1.1.1", "X-Forwarded-Host", "evil", "X-Real-Ip", "1.1.1.1",
+		"Forwarded", "for=1.1.1.1", "X-Forwarded-For", "1.1.1.1", "X-Forwarded-Host", "evil", "X-Real-Ip",
+		"1.1.1.1",
 		"X-Forwarded-Proto", "https", "X-Pay_key", "u", "Idempotency_Key", "u", "X_Forwarded_For", "u",
 		"Idempotency-Key", "the client's", "Accept", "a/b", "Custom", "1", "Custom", "2", "Traceparent", "tp"}
 	resp, body := s.call("POST", "/shop/a%2Fb;v=1/pay?q=%20;x&&", "{}", header...)
-	want(t, resp, body, 201, "", false)
+	want(t, reply{resp, body}, 201, "", false)
 	r := g.last()
 	if r.RequestURI != "/base/a%2Fb;v=1/pay?q=%20;x&&" {
 		t.Errorf("%s", r.RequestURI)
@@ -139,8 +141,10 @@ routes:
 	if r.Host != strings.TrimPrefix(g.URL, "http://") {
 		t.Errorf("host %s", r.Host)
 	}
-	for _, name := range []string{"X-Hop", "Te", "Keep-Alive", "Proxy-Connection", "Forwarded", "X-Real-Ip", "X-Pay_key",
-		"X-Pay-Key", "Idempotency_Key", "Idempotency_key", "X_Forwarded_For", "X_forwarded_for", "Accept-Encoding",
+	for _, name := range []string{"X-Hop", "Te", "Keep-Alive", "Proxy-Connection", "Forwarded", "X-Real-Ip",
+		"X-Pay_key",
+		"X-Pay-Key", "Idempotency_Key", "Idempotency_key", "X_Forwarded_For", "X_forwarded_for",
+		"Accept-Encoding",
 		"Proxy-Authorization"} {
 		if v, ok := r.Header[textproto.CanonicalMIMEHeaderKey(name)]; ok {
 			t.Errorf("%s: %q", name, v)
@@ -210,9 +214,13 @@ func TestPassThrough(t *testing.T) {
 	for range 2 { // with a key or not, never once per key
 		for _, method := range []string{"GET", "PUT", "DELETE", "OPTIONS", "HEAD"} {
 			hints := 0
-			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-				Got1xxResponse: func(code int, _ textproto.MIMEHeader) error { hints += code; return nil },
-			}), method, s.url+"/charges", nil)
+			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(),
+				&httptrace.ClientTrace{
+					Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+						hints += code
+						return nil
+					},
+				}), method, s.url+"/charges", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,7 +234,8 @@ func TestPassThrough(t *testing.T) {
 			if method != "HEAD" && (string(body) != "body" || resp.Trailer.Get("Sum") != "1") ||
 				resp.StatusCode != 203 || hints != 103 || resp.Header.Get("Method") != method ||
 				resp.Header.Get("X-Hop") != "" {
-				t.Errorf("%s: %d %q %v %v, hints %d", method, resp.StatusCode, body, resp.Header, resp.Trailer, hints)
+				t.Errorf("%s: %d %q %v %v, hints %d", method, resp.StatusCode, body, resp.Header,
+					resp.Trailer, hints)
 			}
 		}
 	}
@@ -244,7 +253,7 @@ func TestMethodsWithoutKeysCanBeRefused(t *testing.T) {
 	for _, key := range []string{"required", "ignore"} {
 		s := newSetup(t, plain+"  others: refuse\n  methods: [POST]\n  key: "+key+"\n", g.URL)
 		resp, body := s.call("GET", "/charges", "")
-		want(t, resp, body, 405, `"method_not_allowed"`, false)
+		want(t, reply{resp, body}, 405, `"method_not_allowed"`, false)
 		if resp.Header.Get("Allow") != "POST" {
 			t.Errorf("%v", resp.Header)
 		}
@@ -256,7 +265,7 @@ func TestKeyModes(t *testing.T) {
 	g := newGateway(t)
 	s := newSetup(t, plain, g.URL)
 	resp, body := s.call("POST", "/charges", "{}")
-	want(t, resp, body, 400, `"idempotency_key_missing"`, false)
+	want(t, reply{resp, body}, 400, `"idempotency_key_missing"`, false)
 	for _, part := range []string{"Idempotency-Key", "255", `"param"`} {
 		if !strings.Contains(body, part) {
 			t.Errorf("%q is not in %s", part, body)
@@ -265,7 +274,7 @@ func TestKeyModes(t *testing.T) {
 	s = newSetup(t, plain+"  key: optional\n", g.URL)
 	for i := range 2 {
 		resp, body = s.call("POST", "/charges", "{}")
-		want(t, resp, body, 201, fmt.Sprint(i+1), false)
+		want(t, reply{resp, body}, 201, fmt.Sprint(i+1), false)
 	}
 	s.pays(201, "3", false)
 	s.pays(201, "3", true)
@@ -282,7 +291,7 @@ func TestMethodOverrides(t *testing.T) {
 	s := newSetup(t, plain, g.URL)
 	for _, name := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
 		resp, body := s.call("GET", "/charges", "", name, "POST")
-		want(t, resp, body, 400, textproto.CanonicalMIMEHeaderKey(name), false)
+		want(t, reply{resp, body}, 400, textproto.CanonicalMIMEHeaderKey(name), false)
 	}
 	g.charged(t, 0)
 }
@@ -319,7 +328,7 @@ func TestPassThroughTimeout(t *testing.T) {
 	w := newWire(t, func(_ *wire, _ int, _ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
 	s := newSetup(t, plain+"  timeout: 100ms\n", w.url())
 	resp, body := s.call("GET", "/charges", "")
-	want(t, resp, body, 504, `"upstream_timeout"`, false)
+	want(t, reply{resp, body}, 504, `"upstream_timeout"`, false)
 }
 
 // Answers that are no HTTP, or try to smuggle headers.
@@ -329,24 +338,30 @@ func TestHostileAnswers(t *testing.T) {
 		status int
 		absent string // header that must not be there
 	}{
-		"garbage":          {"garbage\r\n\r\n", 502, ""},
-		"nothing":          {"", 502, ""},
-		"status 099":       {"HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n", 502, ""},
-		"status 700":       {"HTTP/1.1 700 No\r\nContent-Length: 0\r\n\r\n", 502, ""},
-		"switch":           {"HTTP/1.1 101 Sw\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", 502, ""},
-		"broken body":      {"HTTP/1.1 201 Yes\r\nContent-Length: 10\r\n\r\nx", 502, ""},
-		"broken chunk":     {"HTTP/1.1 201 Yes\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 502, ""},
-		"two lengths":      {"HTTP/1.1 201 Yes\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 502, ""},
-		"huge header":      {"HTTP/1.1 201 Yes\r\nX: " + strings.Repeat("x", 80<<10) + "\r\nContent-Length: 0\r\n\r\n", 502, ""},
-		"carriage return":  {"HTTP/1.1 201 Yes\r\nX: a\rSet-Cookie: b\r\nContent-Length: 0\r\n\r\n", 0, "Set-Cookie"},
-		"control":          {"HTTP/1.1 201 Yes\r\nX: a\x01b\r\nContent-Length: 0\r\n\r\n", 0, "X"},
-		"bad name":         {"HTTP/1.1 201 Yes\r\nX Y: a\r\nContent-Length: 0\r\n\r\n", 0, "X Y"},
-		"own connection":   {"HTTP/1.1 201 Yes\r\nConnection: x, X-Hop\r\nX-Hop: 1\r\nContent-Length: 0\r\n\r\n", 201, "X-Hop"},
-		"speaks for us":    {"HTTP/1.1 201 Yes\r\nIdempotency-Replayed: true\r\nContent-Length: 0\r\n\r\n", 201, "Idempotency-Replayed"},
-		"until the end":    {"HTTP/1.1 201 Yes\r\nConnection: close\r\n\r\nok", 201, ""},
-		"a second answer":  {"HTTP/1.1 201 Yes\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 Evil\r\nContent-Length: 4\r\n\r\nevil", 201, ""},
-		"body of a 204":    {"HTTP/1.1 204 No\r\nContent-Length: 4\r\n\r\nevil", 204, ""},
-		"many hints first": {strings.Repeat("HTTP/1.1 103 Hi\r\n\r\n", 3) + "HTTP/1.1 201 Yes\r\nContent-Length: 0\r\n\r\n", 201, ""},
+		"garbage":      {"garbage\r\n\r\n", 502, ""},
+		"nothing":      {"", 502, ""},
+		"status 099":   {"HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n", 502, ""},
+		"status 700":   {"HTTP/1.1 700 No\r\nContent-Length: 0\r\n\r\n", 502, ""},
+		"switch":       {"HTTP/1.1 101 Sw\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", 502, ""},
+		"broken body":  {"HTTP/1.1 201 Yes\r\nContent-Length: 10\r\n\r\nx", 502, ""},
+		"broken chunk": {"HTTP/1.1 201 Yes\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 502, ""},
+		"two lengths":  {"HTTP/1.1 201 Yes\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 502, ""},
+		"huge header": {"HTTP/1.1 201 Yes\r\nX: " + strings.Repeat("x", 80<<10) +
+			"\r\nContent-Length: 0\r\n\r\n", 502, ""},
+		"carriage return": {"HTTP/1.1 201 Yes\r\nX: a\rSet-Cookie: b\r\nContent-Length: 0\r\n\r\n", 0,
+			"Set-Cookie"},
+		"control":  {"HTTP/1.1 201 Yes\r\nX: a\x01b\r\nContent-Length: 0\r\n\r\n", 0, "X"},
+		"bad name": {"HTTP/1.1 201 Yes\r\nX Y: a\r\nContent-Length: 0\r\n\r\n", 0, "X Y"},
+		"own connection": {"HTTP/1.1 201 Yes\r\nConnection: x, X-Hop\r\nX-Hop: 1\r\nContent-Length: " +
+			"0\r\n\r\n", 201, "X-Hop"},
+		"speaks for us": {"HTTP/1.1 201 Yes\r\nIdempotency-Replayed: true\r\nContent-Length: 0\r\n\r\n",
+			201, "Idempotency-Replayed"},
+		"until the end": {"HTTP/1.1 201 Yes\r\nConnection: close\r\n\r\nok", 201, ""},
+		"a second answer": {"HTTP/1.1 201 Yes\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 " +
+			"Evil\r\nContent-Length: 4\r\n\r\nevil", 201, ""},
+		"body of a 204": {"HTTP/1.1 204 No\r\nContent-Length: 4\r\n\r\nevil", 204, ""},
+		"many hints first": {strings.Repeat("HTTP/1.1 103 Hi\r\n\r\n", 3) +
+			"HTTP/1.1 201 Yes\r\nContent-Length: 0\r\n\r\n", 201, ""},
 	} {
 		w := says(t, c.answer)
 		s := newSetup(t, plain, w.url())
@@ -355,7 +370,8 @@ func TestHostileAnswers(t *testing.T) {
 			t.Errorf("%s: %d %s", name, first.StatusCode, body)
 		}
 		again, body := s.pay()
-		if first.StatusCode == 502 && again.StatusCode != 409 || first.StatusCode != 502 && again.StatusCode != first.StatusCode {
+		if first.StatusCode == 502 && again.StatusCode != 409 || first.StatusCode != 502 &&
+			again.StatusCode != first.StatusCode {
 			t.Errorf("%s: then %d %s", name, again.StatusCode, body)
 		}
 		pass, err := s.try(t.Context(), "GET", "/charges", "")
@@ -390,7 +406,8 @@ func TestUpgrades(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+		_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: " +
+			"Upgrade\r\n\r\n")
 		_ = rw.Flush()
 		line, _ := rw.ReadString('\n')
 		_, _ = rw.WriteString("echo " + line)
@@ -402,10 +419,11 @@ func TestUpgrades(t *testing.T) {
 		return method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + protocol +
 			"\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n"
 	}
-	for _, request := range []string{ask("GET", "/charges", "websocket"), ask("POST", "/charges", "websocket"),
+	for _, request := range []string{ask("GET", "/charges", "websocket"), ask("POST", "/charges",
+		"websocket"),
 		ask("GET", "/charges", "h2c"), ask("GET", "/ws", "h2c"), ask("GET", "/ws", "websocket, h2c")} {
 		resp, body := s.raw(request)
-		want(t, resp, body, 400, `"Upgrade"`, false)
+		want(t, reply{resp, body}, 400, `"Upgrade"`, false)
 	}
 	if hits.Load() != 0 {
 		t.Errorf("%d upgrades reached the upstream", hits.Load())
@@ -430,19 +448,21 @@ func TestBodyLimits(t *testing.T) {
 	big := strings.Repeat("x", 1025)
 	for _, method := range []string{"POST", "OPTIONS"} {
 		resp, body := s.call(method, "/charges", big, "Idempotency-Key", "k")
-		want(t, resp, body, 413, `"too_large"`, false)
-		resp, body = s.raw(method + " /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n" +
+		want(t, reply{resp, body}, 413, `"too_large"`, false)
+		resp, body = s.raw(method + " /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: " +
+			"k\r\nTransfer-Encoding: chunked\r\n\r\n" +
 			"401\r\n" + big + "\r\n0\r\n\r\n")
 		if method == "POST" {
-			want(t, resp, body, 413, `"too_large"`, false)
+			want(t, reply{resp, body}, 413, `"too_large"`, false)
 		}
 	}
 	// One that waits for leave to send its body is told before it sends it.
-	resp, body := s.raw("POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\n" +
+	resp, body := s.raw("POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nExpect: " +
+		"100-continue\r\n" +
 		"Content-Length: 1025\r\n\r\n")
-	want(t, resp, body, 413, `"too_large"`, false)
+	want(t, reply{resp, body}, 413, `"too_large"`, false)
 	resp, body = s.call("POST", "/charges", big[:1024], "Idempotency-Key", "k")
-	want(t, resp, body, 201, "", false)
+	want(t, reply{resp, body}, 201, "", false)
 	if g.bodies[len(g.bodies)-1] != big[:1024] {
 		t.Error("another body arrived")
 	}
@@ -453,7 +473,8 @@ func TestExpectContinue(t *testing.T) {
 	s := newSetup(t, plain, g.URL)
 	conn := s.dial()
 	defer conn.Close()
-	_, _ = io.WriteString(conn, "POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+	_, _ = io.WriteString(conn, "POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nExpect: "+
+		"100-continue\r\nContent-Length: 2\r\n\r\n")
 	r := bufio.NewReader(conn)
 	if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100") {
 		t.Fatal(line, err)
@@ -472,8 +493,9 @@ func TestExpectContinue(t *testing.T) {
 func TestSlowBodies(t *testing.T) {
 	g := newGateway(t)
 	s := newSetup(t, plain, g.URL, func(c *Config) { c.BodyTime = 50 * time.Millisecond })
-	resp, body := s.raw("POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 9\r\n\r\nabc")
-	want(t, resp, body, 408, `"request_timeout"`, false)
+	resp, body := s.raw("POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: " +
+		"9\r\n\r\nabc")
+	want(t, reply{resp, body}, 408, `"request_timeout"`, false)
 	g.charged(t, 0)
 	g.answer = func(int, http.ResponseWriter, *http.Request) bool {
 		<-time.After(150 * time.Millisecond) // longer than the body may take
@@ -500,7 +522,8 @@ func TestRequestSmuggling(t *testing.T) {
 	}
 	g.charged(t, 0)
 	// Both lengths: the chunks count, one clean request goes on, the rest is cut off.
-	resp, body := s.raw(head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\nTrailer: Sum, Idempotency-Key\r\n\r\n" +
+	resp, body := s.raw(head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\nTrailer: Sum, " +
+		"Idempotency-Key\r\n\r\n" +
 		"5\r\nhello\r\n0\r\nSum: 1\r\nIdempotency-Key: evil\r\n\r\n" + smuggled)
 	if resp.StatusCode != 201 && resp.StatusCode != 400 {
 		t.Errorf("%d %s", resp.StatusCode, body)
@@ -537,7 +560,8 @@ routes:
 		"http://evil/x/other": 201, "http://evil/x/../x/other": 400,
 	} {
 		g.sends = nil
-		resp, body := s.raw("POST " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+		resp, body := s.raw("POST " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
+			"0\r\n\r\n")
 		if resp.StatusCode != status {
 			t.Errorf("%.60s: %d %s", path, resp.StatusCode, body)
 		}

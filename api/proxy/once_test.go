@@ -84,11 +84,11 @@ func TestIK04_OtherBody(t *testing.T) {
 	wg.Go(func() { s.pays(201, "", false) })
 	<-entered
 	resp, body := s.call("POST", "/charges", "other", "Idempotency-Key", "k")
-	want(t, resp, body, 422, `"idempotency_mismatch"`, false)
+	want(t, reply{resp, body}, 422, `"idempotency_mismatch"`, false)
 	close(release)
 	wg.Wait()
 	resp, body = s.call("POST", "/charges", "other", "Idempotency-Key", "k")
-	want(t, resp, body, 422, `"idempotency_mismatch"`, false)
+	want(t, reply{resp, body}, 422, `"idempotency_mismatch"`, false)
 	g.charged(t, 1)
 }
 
@@ -96,20 +96,20 @@ func TestIK05_PrincipalsByToken(t *testing.T) {
 	g := newGateway(t)
 	s := newSetup(t, "routes:\n- path: /charges\n  upstream: UPSTREAM\n", g.URL)
 	resp, body := s.pay()
-	want(t, resp, body, 401, `"unauthorized"`, false)
+	want(t, reply{resp, body}, 401, `"unauthorized"`, false)
 	resp, body = s.pay("Authorization", "Bearer a-1")
-	want(t, resp, body, 201, `{"charges":1}`, false)
+	want(t, reply{resp, body}, 201, `{"charges":1}`, false)
 	if g.last().Header.Get("Authorization") != "" {
 		t.Error("the token went to the upstream")
 	}
 	first := g.last().Header.Get("Idempotency-Key")
 	resp, body = s.pay("Authorization", "Bearer b-1")
-	want(t, resp, body, 201, `{"charges":2}`, false)
+	want(t, reply{resp, body}, 201, `{"charges":2}`, false)
 	if g.last().Header.Get("Idempotency-Key") == first {
 		t.Error("two principals have one downstream key")
 	}
 	resp, body = s.pay("Authorization", "Bearer a-2") // rotated
-	want(t, resp, body, 201, `{"charges":1}`, true)
+	want(t, reply{resp, body}, 201, `{"charges":1}`, true)
 	resp, _ = s.call("GET", "/charges", "")
 	if resp.StatusCode != 401 {
 		t.Errorf("without a token: %d", resp.StatusCode)
@@ -121,7 +121,7 @@ func TestIK06_TwoRoutes(t *testing.T) {
 	s := newSetup(t, plain+"- path: /refunds\n  upstream: UPSTREAM\n  principal: shop\n", g.URL)
 	s.pays(201, `{"charges":1}`, false)
 	resp, body := s.call("POST", "/refunds", `{"amount":"10.00"}`, "Idempotency-Key", "k")
-	want(t, resp, body, 201, `{"charges":2}`, false)
+	want(t, reply{resp, body}, 201, `{"charges":2}`, false)
 }
 
 func TestIK08_LostAnswerFoundByTheLookUp(t *testing.T) {
@@ -162,7 +162,7 @@ func TestIK09_LookUpTellsNothing(t *testing.T) {
 			s.pays(502, `"upstream_failed"`, false)
 			for range 2 {
 				resp, body := s.pay()
-				want(t, resp, body, 409, `"outcome_unknown"`, false)
+				want(t, reply{resp, body}, 409, `"outcome_unknown"`, false)
 				if resp.Header.Get("Retry-After") == "" {
 					t.Error("no Retry-After")
 				}
@@ -322,12 +322,12 @@ func TestIK13_NotDoneFreesTheKey(t *testing.T) {
 		}
 		s := newSetup(t, plain, g.URL)
 		resp, body := s.pay()
-		want(t, resp, body, status, "", false)
+		want(t, reply{resp, body}, status, "", false)
 		if resp.Header.Get("Retry-After") != "3" {
 			t.Errorf("%v", resp.Header)
 		}
 		resp, body = s.call("POST", "/charges", "corrected", "Idempotency-Key", "k")
-		want(t, resp, body, 201, "", false)
+		want(t, reply{resp, body}, 201, "", false)
 		g.oneKey(t, 2)
 	}
 }
@@ -382,7 +382,11 @@ func TestIK13_NeverSent(t *testing.T) {
 
 // A connection that never comes about is a time-out before the send.
 func TestIK13_DialTimeout(t *testing.T) {
-	silent := newWire(t, func(_ *wire, _ int, _ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte(); _, _ = io.Copy(io.Discard, r) })
+	silent := newWire(t, func(_ *wire, _ int, _ net.Conn, r *bufio.Reader) {
+		_, _ = r.ReadByte()
+		_,
+			_ = io.Copy(io.Discard, r)
+	})
 	s := newSetup(t, plain+"  timeout: 100ms\n", "https://"+silent.addr) // the handshake gets no answer
 	s.pays(504, "nothing was done", false)
 	if _, ok, _ := s.book.Get(t.Context(), ClaimID("shop", "charges", "k")); ok {
@@ -403,7 +407,7 @@ func TestIK17_Waiting(t *testing.T) {
 	wg.Go(func() { s.pays(201, "", false) })
 	<-entered
 	resp, body := s.pay()
-	want(t, resp, body, 409, `"in_flight"`, false)
+	want(t, reply{resp, body}, 409, `"in_flight"`, false)
 	if resp.Header.Get("Retry-After") == "" || resp.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%v", resp.Header)
 	}
@@ -475,7 +479,8 @@ func TestIK19_ByteForByte(t *testing.T) {
 	s := newSetup(t, plain, g.URL)
 	for i := range 3 {
 		resp, got := s.pay()
-		if resp.StatusCode != 203 || got != body || len(resp.Header["Many"]) != 2 || resp.Trailer.Get("Sum") != "42" ||
+		if resp.StatusCode != 203 || got != body || len(resp.Header["Many"]) != 2 ||
+			resp.Trailer.Get("Sum") != "42" ||
 			resp.Header.Get("Content-Encoding") != "gzip" || len(resp.Header["Content-Type"]) != 0 ||
 			resp.Header.Get("Keep-Alive") != "" || resp.Header.Get("Request-Id") != "" {
 			t.Errorf("%d: %d %v %v", i, resp.StatusCode, resp.Header, resp.Trailer)
@@ -493,7 +498,11 @@ func TestIK19_ByteForByte(t *testing.T) {
 func TestIK19_EmptyAnswers(t *testing.T) {
 	for _, status := range []int{200, 204, 304} {
 		g := newGateway(t)
-		g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(status); return true }
+		g.answer = func(_ int, w http.ResponseWriter,
+			_ *http.Request) bool {
+			w.WriteHeader(status)
+			return true
+		}
 		s := newSetup(t, plain+"  outcomes: {done: [2xx, 3xx]}\n", g.URL)
 		s.pays(status, "", false)
 		s.pays(status, "", true)
@@ -521,7 +530,7 @@ func TestIK19_LargerThanWhatIsKept(t *testing.T) {
 			}
 			for range 2 {
 				resp, got = s.pay()
-				want(t, resp, got, status, `"result_too_large"`, true)
+				want(t, reply{resp, got}, status, `"result_too_large"`, true)
 				if resp.Header.Get("Location") != "/charges/1" {
 					t.Errorf("%v", resp.Header)
 				}
@@ -551,7 +560,7 @@ func TestIK20_KeysOverTheWire(t *testing.T) {
 	g.charged(t, 0)
 	for i, key := range []string{"a", `"a"`, " a ", ` "a" `} {
 		resp, body := s.raw(head + "Idempotency-Key: " + key + "\r\n\r\n")
-		want(t, resp, body, 201, `{"charges":1}`, i > 0)
+		want(t, reply{resp, body}, 201, `{"charges":1}`, i > 0)
 	}
 	g.charged(t, 1)
 }
@@ -561,10 +570,10 @@ func TestIK25_RawBytes(t *testing.T) {
 	s := newSetup(t, plain, g.URL)
 	for i, body := range []string{`{"a":1,"b":2}`, `{"b":2,"a":1}`, `{"a":1, "b":2}`} {
 		resp, got := s.call("POST", "/charges", body, "Idempotency-Key", "k")
-		want(t, resp, got, []int{201, 422, 422}[i], "", false)
+		want(t, reply{resp, got}, []int{201, 422, 422}[i], "", false)
 	}
 	resp, got := s.call("POST", "/charges?x=1", `{"a":1,"b":2}`, "Idempotency-Key", "k")
-	want(t, resp, got, 422, "", false)
+	want(t, reply{resp, got}, 422, "", false)
 }
 
 func TestIK27_AfterAPersonHasDecided(t *testing.T) {
@@ -585,7 +594,8 @@ func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		v := claim.Resolution{ID: id, Version: c.Record.Version, Verdict: verdict, Actor: "ada", Reason: "asked"}
+		v := claim.Resolution{ID: id, Version: c.Record.Version, Verdict: verdict, Actor: "ada",
+			Reason: "asked"}
 		if verdict != claim.VerdictFree {
 			v.Result = claim.Result{Type: "text/plain", Data: []byte("by ada")}
 		}
@@ -594,10 +604,10 @@ func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 		}
 		resp, body := s.pay()
 		if verdict == claim.VerdictFree {
-			want(t, resp, body, status, "", false)
+			want(t, reply{resp, body}, status, "", false)
 			g.oneKey(t, 2)
 		} else {
-			want(t, resp, body, status, "by ada", true)
+			want(t, reply{resp, body}, status, "by ada", true)
 			g.oneKey(t, 1)
 		}
 	}

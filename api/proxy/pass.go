@@ -24,7 +24,8 @@ func (rt *route) newPass() *httputil.ReverseProxy {
 		FlushInterval: -1,
 		ErrorLog:      slog.NewLogLogger(rt.proxy.cfg.Logger.Handler(), slog.LevelWarn),
 		ModifyResponse: func(resp *http.Response) error {
-			if resp.StatusCode != http.StatusSwitchingProtocols && (resp.StatusCode < 200 || resp.StatusCode > 599) {
+			if resp.StatusCode != http.StatusSwitchingProtocols && (resp.StatusCode < 200 ||
+				resp.StatusCode > 599) {
 				return errStatus
 			}
 			clean := resp.Header
@@ -57,11 +58,13 @@ func (rt *route) passFailed(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.New(problem.UpstreamFailed, "the service behind did not answer properly")
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		p = problem.From(large)
-	} else if isTimeout(err) || errors.Is(context.Cause(r.Context()), errNotBegun) || errors.Is(err, errNotBegun) {
+	} else if isTimeout(err) || errors.Is(context.Cause(r.Context()), errNotBegun) || errors.Is(err,
+		errNotBegun) {
 		p = problem.New(problem.UpstreamTimeout, "the service behind did not begin to answer in time")
 	}
 	if r.Context().Err() == nil {
-		rt.proxy.cfg.Logger.WarnContext(r.Context(), "an upstream did not answer", "route", rt.name, "error", err)
+		rt.proxy.cfg.Logger.WarnContext(r.Context(), "an upstream did not answer", "route", rt.name,
+			"error", err)
 	}
 	problem.Write(w, r, p)
 }

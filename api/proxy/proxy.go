@@ -143,7 +143,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Connection", "close") // nobody will read the body
 		}
 		if pr := problem.From(err); pr.Code == problem.Internal {
-			p.cfg.Logger.ErrorContext(r.Context(), "a request was not admitted", "route", rt.name, "error", err)
+			p.cfg.Logger.ErrorContext(r.Context(), "a request was not admitted", "route", rt.name, "error",
+				err)
 		}
 		problem.Write(w, r, problem.From(err))
 		return

@@ -101,7 +101,8 @@ func (g *gateway) oneKey(t testing.TB, sends int) {
 		t.Errorf("%d sends, want %d", len(g.sends), sends)
 	}
 	for _, r := range g.sends {
-		if key := r.Header["Idempotency-Key"]; len(key) != 1 || key[0] != g.sends[0].Header.Get("Idempotency-Key") ||
+		if key := r.Header["Idempotency-Key"]; len(key) != 1 ||
+			key[0] != g.sends[0].Header.Get("Idempotency-Key") ||
 			!strings.HasPrefix(key[0], "oc_") {
 			t.Errorf("key %q", key)
 		}
@@ -199,7 +200,8 @@ func (s *setup) call(method, path, body string, header ...string) (*http.Respons
 	return resp, string(b)
 }
 
-func (s *setup) try(ctx context.Context, method, path, body string, header ...string) (*http.Response, error) {
+func (s *setup) try(ctx context.Context, method, path, body string, header ...string) (*http.Response,
+	error) {
 	r, err := http.NewRequestWithContext(ctx, method, s.url+path, io.NopCloser(strings.NewReader(body)))
 	if err != nil {
 		return nil, err
@@ -224,16 +226,23 @@ func (s *setup) pay(header ...string) (*http.Response, string) {
 func (s *setup) pays(status int, part string, replayed bool) {
 	s.t.Helper()
 	resp, body := s.pay()
-	want(s.t, resp, body, status, part, replayed)
+	want(s.t, reply{resp, body}, status, part, replayed)
 }
 
-func want(t testing.TB, resp *http.Response, body string, status int, part string, replayed bool) {
+// reply is an answer with its body.
+type reply struct {
+	*http.Response
+
+	body string
+}
+
+func want(t testing.TB, a reply, status int, part string, replayed bool) {
 	t.Helper()
-	if resp.StatusCode != status || !strings.Contains(body, part) {
-		t.Errorf("got %d %q, want %d with %q", resp.StatusCode, body, status, part)
+	if a.StatusCode != status || !strings.Contains(a.body, part) {
+		t.Errorf("got %d %q, want %d with %q", a.StatusCode, a.body, status, part)
 	}
-	if got := resp.Header.Get("Idempotency-Replayed") == "true"; got != replayed {
-		t.Errorf("replayed is %v, want %v; %d %q", got, replayed, resp.StatusCode, body)
+	if got := a.Header.Get("Idempotency-Replayed") == "true"; got != replayed {
+		t.Errorf("replayed is %v, want %v; %d %q", got, replayed, a.StatusCode, a.body)
 	}
 }
 
@@ -319,7 +328,8 @@ func (s *setup) raw(request string) (*http.Response, string) {
 
 func (s *setup) dial() net.Conn {
 	s.t.Helper()
-	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), 10*time.Second) //nolint:noctx // in a test
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"),
+		10*time.Second) //nolint:noctx // in a test
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ type route struct {
 }
 
 func (p *Proxy) newRoute(c config.Route) (*route, error) {
-	rt := &route{Route: c, name: c.Name, pattern: c.Pattern(), proxy: p, send: p.fresh, maxBody: int64(c.MaxBody)}
+	rt := &route{Route: c, name: c.Name, pattern: c.Pattern(), proxy: p, send: p.fresh,
+		maxBody: int64(c.MaxBody)}
 	if c.Check != nil || c.Repeatable {
 		rt.send = p.reused
 	}
@@ -120,7 +121,8 @@ func (rt *route) admit(r *http.Request) error {
 			return problem.New(problem.BadRequest, "a route with keys passes on no upgrade: "+
 				"what goes through a tunnel cannot be guarded").At("Upgrade")
 		case protocol != "websocket":
-			return problem.New(problem.BadRequest, "no other upgrade than websocket is passed on").At("Upgrade")
+			return problem.New(problem.BadRequest, "no other upgrade than websocket is passed "+
+				"on").At("Upgrade")
 		}
 	}
 	if rt.Key == "ignore" || slices.Contains(rt.Methods, r.Method) {
@@ -128,7 +130,8 @@ func (rt *route) admit(r *http.Request) error {
 	}
 	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
 		if len(r.Header.Values(name)) > 0 {
-			return problem.New(problem.BadRequest, "a method that needs no key must not stand for another one; "+
+			return problem.New(problem.BadRequest, "a method that needs no key must not stand for another "+
+				"one; "+
 				"send the method itself").At(name)
 		}
 	}

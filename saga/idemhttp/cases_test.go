@@ -88,7 +88,8 @@ func TestIK03_LosersGetTheFailureOrOneTakesOver(t *testing.T) {
 			var wg sync.WaitGroup
 			for range 20 {
 				wg.Go(func() {
-					if resp := serve(h, post("k", "{}")); resp.StatusCode != 402 || bodyOf(t, resp) != "declined" {
+					if resp := serve(h, post("k", "{}")); resp.StatusCode != 402 || bodyOf(t,
+						resp) != "declined" {
 						t.Errorf("%d", resp.StatusCode)
 					}
 				})
@@ -125,7 +126,8 @@ func TestIK04_OtherRequestUnderTheKey(t *testing.T) {
 			query.URL.RawQuery = "a=2"
 			path := post("k", "{}", "Content-Type", "a/b")
 			path.URL.Path = "/pay2"
-			return []*http.Request{post("k", "{ }", "Content-Type", "a/b"), post("k", "{}", "Content-Type", "a/c"),
+			return []*http.Request{post("k", "{ }", "Content-Type", "a/b"), post("k", "{}", "Content-Type",
+				"a/c"),
 				post("k", "{}"), post("k", "", "Content-Type", "a/b"), put, query, path}
 		}
 		for i, r := range others() {
@@ -165,8 +167,10 @@ func TestIK06_TwoOperations(t *testing.T) {
 
 func TestIK08_CheckFindsIt(t *testing.T) {
 	var c counter
-	h := guard(t, newBook(t), Config{Check: func(ctx context.Context, x *Exchange, d saga.Doubt) (*Response, bool, error) {
-		if d.DownstreamKey != DownstreamKey(ctx) || !strings.HasPrefix(d.DownstreamKey, "oc_") || x.Key != "k" {
+	h := guard(t, newBook(t), Config{Check: func(ctx context.Context, x *Exchange, d saga.Doubt) (*Response,
+		bool, error) {
+		if d.DownstreamKey != DownstreamKey(ctx) || !strings.HasPrefix(d.DownstreamKey, "oc_") ||
+			x.Key != "k" {
 			t.Errorf("look-up of %q under %q", x.Key, d.DownstreamKey)
 		}
 		return &Response{Status: 201, Body: []byte("found")}, true, nil
@@ -182,7 +186,10 @@ func TestIK09_CheckUnavailable(t *testing.T) {
 		var c counter
 		find := errors.New("gateway down")
 		h := guard(t, newBook(t), Config{SettlesAfter: time.Minute,
-			Check: func(context.Context, *Exchange, saga.Doubt) (*Response, bool, error) { return nil, false, find },
+			Check: func(context.Context, *Exchange, saga.Doubt) (*Response, bool, error) {
+				return nil,
+					false, find
+			},
 		}, func(w http.ResponseWriter, r *http.Request) {
 			if c.n.Add(1) == 1 {
 				w.WriteHeader(http.StatusInternalServerError)
@@ -228,7 +235,8 @@ func TestIK10_RepeatableIsSentAgainWithTheSameKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var keys []string
 		status := 504
-		h := guard(t, newBook(t), Config{KeyValidFor: time.Hour}, func(w http.ResponseWriter, r *http.Request) {
+		h := guard(t, newBook(t), Config{KeyValidFor: time.Hour}, func(w http.ResponseWriter,
+			r *http.Request) {
 			keys = append(keys, saga.DownstreamKey(r.Context()))
 			w.WriteHeader(status)
 		})
@@ -543,7 +551,8 @@ func TestIK19_Trailers(t *testing.T) {
 func TestIK20_Keys(t *testing.T) {
 	var c counter
 	h := guard(t, newBook(t), Config{}, c.charge)
-	for _, key := range []string{`"`, `""`, `" "`, `"a`, `a"`, `"a"b`, `"a";x=1`, `"a\b"`, `"a\`, `"a", "b"`, "a,b", "a,a",
+	for _, key := range []string{`"`, `""`, `" "`, `"a`, `a"`, `"a"b`, `"a";x=1`, `"a\b"`, `"a\`,
+		`"a", "b"`, "a,b", "a,a",
 		`"é"`, "\xff", "a\x7f", "a\tb", strings.Repeat("k", 256), `"` + strings.Repeat("k", 256) + `"`,
 		strings.Repeat("k", 10_000), `"` + strings.Repeat(`\"`, 256) + `"`} {
 		want(t, serve(h, post(key, "{}")), 400, string(CodeKeyInvalid), false)
@@ -631,7 +640,10 @@ func do(t *testing.T, url string) *http.Response {
 }
 
 func TestIK26_AbortCutsTheConnectionAndIsUnknown(t *testing.T) {
-	h := guard(t, newBook(t), Config{}, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	h := guard(t, newBook(t), Config{}, func(http.ResponseWriter,
+		*http.Request) {
+		panic(http.ErrAbortHandler)
+	})
 	s := httptest.NewServer(h)
 	defer s.Close()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL, strings.NewReader("{}"))
@@ -646,7 +658,8 @@ func TestIK26_AbortCutsTheConnectionAndIsUnknown(t *testing.T) {
 }
 
 func TestIK27_AfterAPersonHasDecided(t *testing.T) {
-	full, err := ResultOf(&Response{Status: 201, Header: http.Header{"A": {"b"}}, Body: []byte("from the gateway")})
+	full, err := ResultOf(&Response{Status: 201, Header: http.Header{"A": {"b"}},
+		Body: []byte("from the gateway")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -658,10 +671,12 @@ func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 		replayed bool
 	}{
 		{claim.VerdictDone, full, 201, "from the gateway", true},
-		{claim.VerdictDone, claim.Result{Type: "application/json", Data: []byte(`{"a":1}`)}, 200, `{"a":1}`, true},
+		{claim.VerdictDone, claim.Result{Type: "application/json", Data: []byte(`{"a":1}`)}, 200, `{"a":1}`,
+			true},
 		{claim.VerdictDone, claim.Result{}, 204, "", true},
 		{claim.VerdictRefused, claim.Result{}, 409, string(CodeSettled), false},
-		{claim.VerdictRefused, claim.Result{Type: "text/plain", Data: []byte("no funds")}, 409, "no funds", true},
+		{claim.VerdictRefused, claim.Result{Type: "text/plain", Data: []byte("no funds")}, 409, "no funds",
+			true},
 		{claim.VerdictRefused, full, 201, "from the gateway", true},
 		{claim.VerdictFree, claim.Result{}, 500, "run again", false},
 	} {
@@ -681,7 +696,8 @@ func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		if _, err := book.Resolve(t.Context(), claim.Resolution{ID: h.ID("", "k"), Version: got.Record.Version,
+		if _, err := book.Resolve(t.Context(), claim.Resolution{ID: h.ID("", "k"),
+			Version: got.Record.Version,
 			Verdict: c.verdict, Result: c.result, Actor: "ada", Reason: "asked the gateway"}); err != nil {
 			t.Fatal(err)
 		}
@@ -788,7 +804,8 @@ func TestBodyThatDoesNotArriveClaimsNothing(t *testing.T) {
 	}))
 	defer s.Close()
 	conn := dial(t, s.Listener.Addr().String())
-	_, _ = io.WriteString(conn, "POST /pay HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: 9\r\n\r\nabc")
+	_, _ = io.WriteString(conn, "POST /pay HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: "+
+		"9\r\n\r\nabc")
 	_ = conn.Close()
 	<-done
 	c.is(t, 0)

@@ -152,7 +152,8 @@ func (d *decoder) header() http.Header {
 	h := http.Header{}
 	for range n {
 		name, value := d.text(), d.text()
-		if d.err == nil && (!isToken(name) || !isValue(value) || textproto.CanonicalMIMEHeaderKey(name) != name) {
+		if d.err == nil && (!isToken(name) || !isValue(value) ||
+			textproto.CanonicalMIMEHeaderKey(name) != name) {
 			d.fail(fmt.Errorf("idemhttp: a stored response has a header that HTTP does not allow"))
 		}
 		if d.err != nil {

@@ -13,7 +13,8 @@ func TestCodec(t *testing.T) {
 	for _, r := range []*Response{
 		{Status: 200},
 		{Status: 599, Header: http.Header{"A": {"1", "2"}, "B": {""}}, Body: []byte{0, 1, 2}},
-		{Status: 201, Header: http.Header{"A": {"\xff"}}, Trailer: http.Header{"Sum": {"1"}}, Body: []byte("x")},
+		{Status: 201, Header: http.Header{"A": {"\xff"}}, Trailer: http.Header{"Sum": {"1"}},
+			Body: []byte("x")},
 		{Status: 201, Omitted: true, Size: -1},
 		{Status: 201, Omitted: true, Size: 1 << 40},
 	} {
@@ -59,7 +60,8 @@ func TestCodecRefuses(t *testing.T) {
 			t.Errorf("status %d was stored", status)
 		}
 	}
-	if _, err := encode(&Response{Status: 200, Header: http.Header{"A": {strings.Repeat("x", MaxHead)}}}); err == nil {
+	if _, err := encode(&Response{Status: 200, Header: http.Header{"A": {strings.Repeat("x",
+		MaxHead)}}}); err == nil {
 		t.Error("a header above the limit was stored")
 	}
 }
@@ -67,7 +69,8 @@ func TestCodecRefuses(t *testing.T) {
 // FuzzDecode: what is read back can be sent, and is stored as the same again.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []*Response{
-		{Status: 200, Header: http.Header{"A": {"1"}}, Trailer: http.Header{"B": {"2"}}, Body: []byte("body")},
+		{Status: 200, Header: http.Header{"A": {"1"}}, Trailer: http.Header{"B": {"2"}},
+			Body: []byte("body")},
 		{Status: 402, Omitted: true, Size: 70},
 	} {
 		data, err := encode(r)
@@ -100,7 +103,8 @@ func FuzzDecode(f *testing.F) {
 // FuzzParseKey: a key in quotes and the bare one are the same, and no key comes
 // out that a claim does not take.
 func FuzzParseKey(f *testing.F) {
-	for _, s := range []string{"k", `"k"`, `"a\"b\\"`, "", `"`, "a,b", "\xff", " k ", strings.Repeat("k", 256)} {
+	for _, s := range []string{"k", `"k"`, `"a\"b\\"`, "", `"`, "a,b", "\xff", " k ", strings.Repeat("k",
+		256)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -143,7 +147,8 @@ func TestWriteProblem(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	WriteProblem(w, httptest.NewRequest(http.MethodHead, "/", nil), &Problem{Code: "other", Status: 418, RetryAfter: 1})
+	WriteProblem(w, httptest.NewRequest(http.MethodHead, "/", nil), &Problem{Code: "other", Status: 418,
+		RetryAfter: 1})
 	if w.Code != 418 || w.Body.Len() != 0 || w.Header().Get("Retry-After") != "1" {
 		t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
 	}

@@ -44,7 +44,8 @@ func Example() {
 		r.Header.Set("Idempotency-Key", "order-1")
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, r)
-		fmt.Println(w.Code, w.Header().Get("Idempotency-Replayed"), strings.SplitN(w.Body.String(), ",", 2)[0])
+		fmt.Println(w.Code, w.Header().Get("Idempotency-Replayed"), strings.SplitN(w.Body.String(), ",",
+			2)[0])
 	}
 	// Output:
 	// 201  charge 1
@@ -71,7 +72,8 @@ func ExampleNotDone() {
 		fmt.Println(err)
 		return
 	}
-	once, err := idemhttp.Middleware(claims, idemhttp.Config{Operation: "pay", Principal: idemhttp.OnePrincipal})
+	once, err := idemhttp.Middleware(claims, idemhttp.Config{Operation: "pay",
+		Principal: idemhttp.OnePrincipal})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -47,7 +47,8 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (x *Exchange, p 
 			return nil, nil
 		}
 		w.Header()["Allow"] = slices.Clone(h.cfg.Methods)
-		return nil, &Problem{Code: CodeMethodNotAllowed, Detail: "this path takes other methods; see the header Allow"}
+		return nil, &Problem{Code: CodeMethodNotAllowed, Detail: "this path takes other methods; see the " +
+			"header Allow"}
 	}
 	key, ok, p := keyOf(r.Header, h.cfg.KeyHeader)
 	switch {
@@ -126,7 +127,8 @@ func bodyProblem(err error, limit int64) *Problem {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		limit = large.Limit
 		return &Problem{Code: CodeTooLarge,
-			Detail: "the body is larger than " + itoa(int(limit)) + " bytes, which is the limit here; nothing was done"}
+			Detail: "the body is larger than " + itoa(int(limit)) +
+				" bytes, which is the limit here; nothing was done"}
 	}
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return &Problem{Code: CodeRequestTimeout, Detail: "the body did not arrive in time; nothing was done"}

@@ -39,14 +39,16 @@ func badKey(header, detail string) *Problem {
 func ParseKey(value string) (string, error) {
 	const oneKey = "send one key of 1 to 255 bytes of printable text, bare or in double quotes"
 	if len(value) > 2*claim.MaxKey+2 { // every byte of the longest key escaped
-		return "", fmt.Errorf("is %d bytes long, the limit is %d; use a shorter key", len(value), claim.MaxKey)
+		return "", fmt.Errorf("is %d bytes long, the limit is %d; use a shorter key", len(value),
+			claim.MaxKey)
 	}
 	key := strings.Trim(value, " \t")
 	switch {
 	case strings.HasPrefix(key, `"`):
 		quoted, ok := unquote(key)
 		if !ok {
-			return "", errors.New(`is not one quoted string; ` + oneKey + `, in which only \" and \\ are escaped`)
+			return "", errors.New(`is not one quoted string; ` + oneKey +
+				`, in which only \" and \\ are escaped`)
 		}
 		key = quoted
 	case strings.ContainsAny(key, `",`):

@@ -142,7 +142,8 @@ func (r *recorder) response() *Response {
 			delete(resp.Header, name)
 		}
 	}
-	if _, ok := resp.Header["Content-Type"]; !ok && len(r.body) > 0 && resp.Header.Get("Content-Encoding") == "" {
+	if _, ok := resp.Header["Content-Type"]; !ok && len(r.body) > 0 &&
+		resp.Header.Get("Content-Encoding") == "" {
 		resp.Header.Set("Content-Type", http.DetectContentType(r.body)) // as net/http does
 	}
 	return resp

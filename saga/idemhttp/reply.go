@@ -91,7 +91,7 @@ func (h *Handler) unknown(r *http.Request, a reply, e *saga.UnknownError) (*Resp
 		"downstream_key", e.DownstreamKey, "reason", e.Reason, "held", e.Held, "error", e.Err)
 	if e.Since.IsZero() { // the store could not say
 		return nil, &Problem{Code: CodeCommitUnknown, RetryAfter: e.RetryAfter,
-			Detail: "what became of the request could not be stored; send the same request with the same key again"}
+			Detail: "what became of the request could not be stored; send it again with the same key"}
 	}
 	if a.x.performed && saga.OutcomeOf(e.Err) == saga.OutcomeUnknown {
 		if a.x.answer != nil {
@@ -101,8 +101,10 @@ func (h *Handler) unknown(r *http.Request, a reply, e *saga.UnknownError) (*Resp
 			return nil, p
 		}
 		if p, ok := errors.AsType[*saga.PanicError](e.Err); ok {
-			h.cfg.Logger.ErrorContext(r.Context(), "a handler panicked", "panic", p.Value, "stack", string(p.Stack))
-			return nil, &Problem{Code: CodeInternal, Detail: "it is not known whether the request had its effect; " +
+			h.cfg.Logger.ErrorContext(r.Context(), "a handler panicked", "panic", p.Value, "stack",
+				string(p.Stack))
+			return nil, &Problem{Code: CodeInternal, Detail: "it is not known whether the request had its " +
+				"effect; " +
 				"retry it with the same key only"}
 		}
 	}
@@ -143,17 +145,20 @@ func (h *Handler) otherError(r *http.Request, err error) *Problem {
 		return &Problem{Code: CodeInFlight, RetryAfter: inFlight.RetryAfter,
 			Detail: "wait for Retry-After, then send the same request with the same key"}
 	case errors.As(err, &mismatch):
-		return &Problem{Code: CodeMismatch, Param: h.cfg.KeyHeader, Detail: "the key was first used with another " +
-			"method, path, query, content type or body; another request needs another key"}
+		return &Problem{Code: CodeMismatch, Param: h.cfg.KeyHeader,
+			Detail: "the key was first used with another " +
+				"method, path, query, content type or body; another request needs another key"}
 	case errors.As(err, &invalid) && invalid.Field == "key":
 		return badKey(h.cfg.KeyHeader, invalid.Problem+"; "+invalid.Remedy)
 	case errors.Is(err, kv.ErrNoSpace):
 		return &Problem{Code: CodeStoreFull, Detail: "nothing was done"}
 	case errors.Is(err, kv.ErrCommitUnknown):
-		return &Problem{Code: CodeCommitUnknown, Detail: "nothing was done; send the same request with the same key"}
+		return &Problem{Code: CodeCommitUnknown, Detail: "nothing was done; send the same request with the " +
+			"same key"}
 	case errors.Is(err, kv.ErrStopped):
 		return &Problem{Code: CodeStoreStopped, Detail: "nothing was done"}
-	case errors.Is(err, kv.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, kv.ErrClosed), errors.Is(err, context.Canceled), errors.Is(err,
+		context.DeadlineExceeded):
 		return &Problem{Code: CodeUnavailable, Detail: "nothing was done by this request"}
 	}
 	h.cfg.Logger.ErrorContext(r.Context(), "a key could not be claimed", "error", err)
@@ -168,7 +173,8 @@ func omitted(w http.ResponseWriter, resp *Response) *Problem {
 	for name, values := range resp.Header {
 		switch name {
 		case "Content-Type", "Content-Encoding", "Content-Language", "Content-Range", "Content-Disposition",
-			"Etag", "Last-Modified", "Accept-Ranges", "Digest", "Content-Digest", "Repr-Digest", "Retry-After":
+			"Etag", "Last-Modified", "Accept-Ranges", "Digest", "Content-Digest", "Repr-Digest",
+			"Retry-After":
 		default:
 			h[name] = values
 		}
