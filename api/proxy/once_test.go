@@ -612,3 +612,21 @@ func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 		}
 	}
 }
+
+func TestIK21_AfterTheRetention(t *testing.T) {
+	g := newGateway(t)
+	clock := claimClock{at: time.Unix(1_000_000, 0)}
+	s := setupOn(t, clock.store(), routesOf(t, plain, g.URL))
+	s.pays(201, `{"charges":1}`, false)
+	clock.add(claim.DefaultRetention - time.Second)
+	s.pays(201, `{"charges":1}`, true)
+	clock.add(2 * time.Second)
+	s.pays(201, `{"charges":2}`, false)
+
+	g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }
+	resp, body := s.call("POST", "/charges", "{}", "Idempotency-Key", "lost")
+	want(t, reply{resp, body}, 502, "", false)
+	clock.add(2 * claim.DefaultRetention) // an unknown key is never free by time
+	resp, body = s.call("POST", "/charges", "{}", "Idempotency-Key", "lost")
+	want(t, reply{resp, body}, 409, `"outcome_unknown"`, false)
+}
