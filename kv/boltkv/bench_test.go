@@ -62,7 +62,10 @@ func bareDB(b *testing.B) *bolt.DB {
 func insertUpdate(b *testing.B) (func(key, value []byte) error, func() error) {
 	db := bareDB(b)
 	return func(key, value []byte) error {
-		return db.Update(func(tx *bolt.Tx) error { return tx.Bucket([]byte("b")).Put(key, value) })
+		return db.Update(func(tx *bolt.Tx) error {
+			boltkv.Grow(db, tx)
+			return tx.Bucket([]byte("b")).Put(key, value)
+		})
 	}, db.Close
 }
 
@@ -71,7 +74,10 @@ func insertBatch(delay time.Duration) func(b *testing.B) (func(key, value []byte
 		db := bareDB(b)
 		db.MaxBatchDelay = delay
 		return func(key, value []byte) error {
-			return db.Batch(func(tx *bolt.Tx) error { return tx.Bucket([]byte("b")).Put(key, value) })
+			return db.Batch(func(tx *bolt.Tx) error {
+				boltkv.Grow(db, tx)
+				return tx.Bucket([]byte("b")).Put(key, value)
+			})
 		}, db.Close
 	}
 }
@@ -103,6 +109,7 @@ func insertGroup(b *testing.B) (func(key, value []byte) error, func() error) {
 				}
 			}
 			err := db.Update(func(tx *bolt.Tx) error {
+				boltkv.Grow(db, tx)
 				for _, p := range puts {
 					if err := tx.Bucket([]byte("b")).Put(p.key, p.value); err != nil {
 						return err
