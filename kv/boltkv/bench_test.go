@@ -157,7 +157,8 @@ func BenchmarkInsert(b *testing.B) {
 			}
 			rates := make([][]float64, len(writers))
 			for round := 0; b.Loop(); round++ {
-				for i := range writers {
+				for j := range writers {
+					i := (round + j) % len(writers) // each comes after each of the others
 					rates[i] = append(rates[i], insertRate(b, clients, round, inserts[i]))
 				}
 			}
