@@ -247,29 +247,47 @@ const resumePage = 500
 // were held for want of a definition that is there now.
 func (e *Engine) resume(ctx context.Context) {
 	for _, c := range []class{classDue, classHeld} {
-		r := kv.Key{}.Uint(uint64(c)).Range()
-		r.Limit = resumePage
-		for ctx.Err() == nil {
-			page, err := e.openPage(ctx, r)
-			if err != nil && ctx.Err() == nil {
-				e.cfg.Logger.Error("saga: the open runs cannot be read; trying again", "error", err)
-				if !e.pause(ctx, time.Second) {
-					return
-				}
-				continue
-			}
-			for _, o := range page {
-				if c == classDue {
-					e.enqueue(o.id, slot{def: o.def, host: o.host})
-				} else if o.released {
-					e.release(ctx, o.id)
-				}
-			}
-			if len(page) < resumePage {
+		for {
+			err := e.resumeClass(ctx, c)
+			if err == nil || ctx.Err() != nil {
 				break
 			}
-			r.From = append(openKey(c, page[len(page)-1].id), 0)
+			e.cfg.Logger.Error("saga: the open runs cannot be read; trying again", "error", err)
+			e.pause(ctx, time.Second)
 		}
+	}
+}
+
+func (e *Engine) resumeClass(ctx context.Context, c class) error {
+	r := kv.Key{}.Uint(uint64(c)).Range()
+	r.Limit = resumePage
+	for {
+		page, err := e.openPage(ctx, r)
+		if err != nil {
+			return err
+		}
+		for _, o := range page {
+			if c == classDue {
+				e.enqueue(o.id, slot{def: o.def, host: o.host})
+			} else if o.released {
+				e.release(ctx, o.id)
+			}
+		}
+		if len(page) < resumePage {
+			return nil
+		}
+		r.From = append(openKey(c, page[len(page)-1].id), 0)
+	}
+}
+
+// inDoubt makes good for wake-ups that were lost with a commit that was in doubt.
+func (e *Engine) inDoubt(ctx context.Context, err error) {
+	if !errors.Is(err, kv.ErrCommitUnknown) || !e.serving.Load() {
+		return
+	}
+	e.cfg.Timers.Wake()
+	if err := e.resumeClass(ctx, classDue); err != nil {
+		e.cfg.Logger.Error("saga: runs may wait for the next start", "error", err)
 	}
 }
 

@@ -92,6 +92,21 @@ func (e *Engine) lookAgain(id string) {
 	}
 }
 
+// doubtful has a driver look again after a commit that was in doubt: wake-ups may
+// have been lost with it.
+func (e *Engine) doubtful(id string) {
+	e.cfg.Timers.Wake()
+	e.mu.Lock()
+	d := e.drivers[id]
+	if d != nil {
+		d.dirty = true
+	}
+	e.mu.Unlock()
+	if d == nil && !e.draining.Load() {
+		e.lookAgain(id)
+	}
+}
+
 // asStored is a change that changes nothing, to look at a run.
 func (e *Engine) asStored(r *run) *change {
 	c := &change{e: e, r: r, was: r.state.Status}
@@ -254,6 +269,9 @@ func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
 		err := e.store.Update(context.Background(), fn)
 		if err == nil {
 			return nil
+		}
+		if errors.Is(err, kv.ErrCommitUnknown) {
+			defer e.doubtful(id)
 		}
 		var state *machine.Error
 		final := errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) || errors.Is(err,

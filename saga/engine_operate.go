@@ -50,6 +50,7 @@ func (e *Engine) Operate(ctx context.Context, id string, a Act) (v *RunView, err
 		v = got
 		return err
 	})
+	e.inDoubt(ctx, err)
 	if err != nil {
 		return nil, err
 	}

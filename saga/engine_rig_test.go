@@ -28,7 +28,8 @@ type outside struct {
 	calls   []string            // "charge", "undo charge", "check charge"
 	keys    map[string][]string // call → the keys that were sent, in order
 	stands  map[string][]string // step → keys of the effects that stand
-	before  func(call string)   // is told of every call
+	before  func(call string)   // is told of every call, before and after its effect
+	after   func(call string)
 	fault   func(call string, effect func() error) error
 }
 
@@ -39,8 +40,8 @@ func newOutside() *outside {
 // errNoReply is no mark: the outcome is unknown.
 var errNoReply = errors.New("no reply")
 
-// note takes down a call and returns how it shall end.
-func (o *outside) note(call, key string) string {
+// reached takes down a call that has come to the callee, and returns how it shall end.
+func (o *outside) reached(call, key string, effect func()) string {
 	if o.before != nil {
 		o.before(call)
 	}
@@ -55,18 +56,21 @@ func (o *outside) note(call, key string) string {
 			how, o.plan[call] = p[1], p
 		}
 	}
+	if how == "" || how == "lost" {
+		effect()
+	}
 	return how
 }
 
 // perform ends a call as planned: "" is done, "lost" has its effect and gives no
-// reply, "dropped" neither, "hang" is over only with its context.
+// reply, "dropped" neither, "accepted" gives a reply and has none yet, "hang" is over
+// only with its context.
 func (o *outside) perform(ctx context.Context, call string, effect func()) error {
-	how := o.note(call, DownstreamKey(ctx))
+	how := ""
 	run := func() error {
-		if how == "" || how == "lost" {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			effect()
+		how = o.reached(call, DownstreamKey(ctx), effect)
+		if o.after != nil {
+			o.after(call)
 		}
 		return nil
 	}
@@ -80,7 +84,7 @@ func (o *outside) perform(ctx context.Context, call string, effect func()) error
 		return err
 	}
 	switch name, arg, _ := strings.Cut(how, "="); name {
-	case "":
+	case "", "accepted":
 		return nil
 	case "refused":
 		return Refused(&RefusedError{Code: "no", Message: call + " refused"})

@@ -33,7 +33,9 @@ type Signal struct {
 // contradiction the run waits for a person. The error is [ErrNoRun] or an
 // [InputError], or the store's; then the sender must send it again.
 func (e *Engine) Signal(ctx context.Context, s Signal) error {
-	return e.store.Update(ctx, func(w kv.Writer) error { return e.SignalTx(w, s) })
+	err := e.store.Update(ctx, func(w kv.Writer) error { return e.SignalTx(w, s) })
+	e.inDoubt(ctx, err)
+	return err
 }
 
 // SignalTx is [Engine.Signal] in the caller's transaction, in which the receipt of

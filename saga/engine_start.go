@@ -242,6 +242,12 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 	if r != nil {
 		status = r.state.Status
 	}
+	if r != nil && r.class == classDue && (!b.held || r.id != b.id) {
+		// Usually it is worked on already. Not so after a commit that was in doubt: then
+		// nobody was woken.
+		next := b.e.asStored(r).slot()
+		w.OnCommit(func() { b.e.enqueue(r.id, next) })
+	}
 	if row.Run == b.id { // ours, of a commit that was in doubt
 		c, err := b.e.edit(w, b.id)
 		if err != nil || c == nil {
