@@ -40,7 +40,7 @@ var stories = []story{
 		status: machine.Compensated},
 	{name: "no replies", plan: map[string][]string{"loyalty": {"lost"}, "charge": {"lost"},
 		"order": {"dropped"},
-		"mail": {"lost"}}, ledger: allDone, status: machine.Completed},
+		"mail":  {"lost"}}, ledger: allDone, status: machine.Completed},
 	{name: "undos without replies", plan: map[string][]string{"order": {"always", "refused"},
 		"undo charge": {"lost", "retry"}, "undo loyalty": {"dropped"}}, status: machine.Compensated},
 	{name: "late success", late: true, plan: map[string][]string{"charge": {"dropped", "dropped", "dropped"}},

@@ -262,7 +262,9 @@ func TestRandomSchedules(t *testing.T) {
 			x.till = &till{T: t, outside: newOutside(), disk: memkv.NewDisk(), feed: feed.New(feed.Config{}),
 				cancel: func() {}, seen: &observed{statuses: map[string]int{}, calls: map[string]int{}}}
 			x.defs = []*Definition{c.steps(func(call string,
-				f func() error) error { return x.fault.Call(call, f) })}
+				f func() error) error {
+				return x.fault.Call(call, f)
+			})}
 			defer func() { x.cancel() }()
 			x.live()
 			for status, n := range x.judge() {
