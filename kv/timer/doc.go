@@ -14,7 +14,11 @@
 //     outside worker they are started in that order.
 //   - A handler that fails or panics keeps nothing else from firing. Its timer is
 //     not lost: it is moved to a later due time with the number of attempts and
-//     the error, and is seen by [List].
+//     a text about the error, and is seen by [List].
+//   - A row that cannot be read keeps nothing else from firing either. It is left
+//     as it is, logged, and listed as a [DamagedError].
+//   - The text of a handler's error is neither kept nor logged, unless the caller
+//     chooses so with [Config.Describe]: it may hold a secret.
 //   - A slow kind does not delay another kind.
 //   - An idle runner writes nothing and reads nothing.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"onced/kv"
@@ -12,12 +13,53 @@ import (
 
 // failure is an error of a handler, told apart from the store's.
 type failure struct {
-	t   Timer
-	err error
+	t    Timer
+	err  error
+	text string // what may be kept and logged of err
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
+
+// PanicError is the failure of a handler that panicked.
+type PanicError struct {
+	Value any // what it panicked with
+}
+
+// Error names the type of the value only: the value may hold a secret.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("timer: the handler panicked with a value of type %T", e.Value)
+}
+
+// plain are errors whose own text holds nothing of a row or a request.
+var plain = []error{kv.ErrCorrupt, kv.ErrNewer, kv.ErrNested, kv.ErrTxDone, kv.ErrNoSpace,
+	context.DeadlineExceeded, context.Canceled}
+
+// describe is what is told of an error unless the caller chooses.
+func describe(err error) string {
+	var panicked *PanicError
+	if errors.As(err, &panicked) {
+		return panicked.Error()
+	}
+	for _, p := range plain {
+		if errors.Is(err, p) {
+			return p.Error()
+		}
+	}
+	for next := err; next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return fmt.Sprintf("an error of type %T; Config.OnError has it", err)
+}
+
+// failed makes a failure of a handler's error.
+func (l *lane) failed(t Timer, err error) *failure {
+	text := l.r.cfg.Describe(err)
+	if len(text) > MaxErrorText {
+		text = text[:MaxErrorText]
+	}
+	return &failure{t: t, err: err, text: strings.ToValidUTF8(text, "")}
+}
 
 // fire acts on due timers in one transaction. When a handler fails, its writes
 // must go and the others' must stay: then each timer gets its own transaction,
@@ -67,7 +109,7 @@ func (l *lane) act(ctx context.Context, batch []Timer) error {
 				return err
 			}
 			if err := l.guard(t, func() error { return l.h.Tx(ctx, w, t) }); err != nil {
-				return &failure{t: t, err: err}
+				return l.failed(t, err)
 			}
 		}
 		return nil
@@ -78,9 +120,9 @@ func (l *lane) act(ctx context.Context, batch []Timer) error {
 func (l *lane) guard(t Timer, fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			err = &PanicError{Value: p}
 			l.r.cfg.Logger.Error("timer handler panicked", "kind", t.Kind, "owner", t.Owner,
-				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = fmt.Errorf("the handler panicked: %v", p)
+				"stack", string(debug.Stack()))
 		}
 	}()
 	return fn()
@@ -103,7 +145,7 @@ func (l *lane) postpone(ctx context.Context, failed []*failure) error {
 				continue
 			}
 			wait := max(l.r.cfg.Backoff(t.Attempts+1), time.Millisecond)
-			if got[i], err = move(w, t, w.Now().Add(wait), f.err); err != nil {
+			if got[i], err = move(w, t, w.Now().Add(wait), f.text); err != nil {
 				return err
 			}
 		}
@@ -114,7 +156,7 @@ func (l *lane) postpone(ctx context.Context, failed []*failure) error {
 		return err
 	}
 	for i, f := range failed {
-		l.r.failed(f.t, f.err, next[i])
+		l.r.failed(f, next[i])
 	}
 	return nil
 }
@@ -168,7 +210,7 @@ func (l *lane) outside(ctx context.Context, seen Timer) {
 		return
 	}
 	if err != nil {
-		out.again, out.err = true, l.postpone(context.WithoutCancel(ctx), []*failure{{t: t, err: err}})
+		out.again, out.err = true, l.postpone(context.WithoutCancel(ctx), []*failure{l.failed(t, err)})
 		return
 	}
 	out.again, out.err = l.finish(context.WithoutCancel(ctx), t) // also while stopping

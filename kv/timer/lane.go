@@ -78,6 +78,8 @@ type look struct {
 	now  time.Time // the store's instant
 	due  []Timer   // in order
 	next time.Time // when the first timer beyond them is due; zero when none is known
+
+	damaged []*DamagedError // rows that were passed over, the first ones
 }
 
 func (l *lane) run(ctx context.Context) error {
@@ -129,30 +131,53 @@ func (l *lane) step(ctx context.Context) error {
 }
 
 // look reads the first limit timers of the kind. As many as can be in flight and
-// one batch more are read, so that those in flight hide no other.
+// one batch more are read, so that those in flight hide no other. Rows that
+// cannot be read are passed over and hide none either.
 func (l *lane) look(ctx context.Context, limit int) (lk look, err error) {
-	r := kv.Key{}.String(l.kind).Range()
-	r.Limit = limit + 1
 	err = l.r.store.View(ctx, func(rd kv.Reader) error {
 		got := look{now: rd.Now()}
-		for row, err := range dueTable.Scan(rd, r) {
-			if err != nil {
+		r := kv.Key{}.String(l.kind).Range()
+		r.Limit = limit + 1
+		for more := true; more; {
+			var err error
+			if more, err = got.page(rd, &r); err != nil {
 				return err
 			}
-			t, err := decode(row.Key, row.Value)
-			if err != nil {
-				return err
-			}
-			if t.position().After(got.now) {
-				got.next = t.position()
-				break
-			}
-			got.due = append(got.due, t)
 		}
 		lk = got
 		return nil
 	})
+	for _, d := range lk.damaged {
+		l.r.damaged(d)
+	}
 	return lk, err
+}
+
+// page reads the next rows of r and moves r behind them. more reports that it
+// found fewer timers than r.Limit in as many rows.
+func (lk *look) page(rd kv.Reader, r *kv.Range) (more bool, err error) {
+	n := 0
+	for e, err := range rd.Scan(dueTable.ID(), *r) {
+		if err != nil {
+			return false, err
+		}
+		n++
+		r.From = after(e.Key)
+		t, err := decodeEntry(e)
+		var damaged *DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			if len(lk.damaged) < maxTold {
+				lk.damaged = append(lk.damaged, damaged)
+			}
+			continue
+		case t.position().After(lk.now):
+			lk.next = t.position()
+			return false, nil
+		}
+		lk.due = append(lk.due, t)
+	}
+	return n == r.Limit && len(lk.due) < r.Limit, nil
 }
 
 // sleep returns when the lane must look again, or an outside call ended badly.

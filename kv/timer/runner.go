@@ -2,9 +2,13 @@ package timer
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,21 +48,34 @@ type Config struct {
 	// means 1 s doubled each time up to 5 min.
 	Backoff func(attempt int) time.Duration
 	// OnError is told of every failure of a handler, after the timer was moved; t
-	// is the timer before the failure. It may be called from several goroutines.
+	// is the timer before the failure, err the handler's error as it is, or a
+	// [*PanicError]. It may be called from several goroutines.
 	OnError func(t Timer, err error)
-	// Logger gets failures and unknown kinds; nil discards them.
+	// Describe chooses the text of a failure that is kept in [Timer.LastError]
+	// and logged, cut to MaxErrorText bytes. The text of an error may hold a
+	// secret, such as an address with a password; so nil keeps the type of the
+	// error only, and the text of the errors of package kv. It must be quick and
+	// may be called from several goroutines.
+	Describe func(err error) string
+	// Logger gets failures, unknown kinds and rows that cannot be read; nil
+	// discards them.
 	Logger *slog.Logger
+	// Rand tells the settings of one Runner from another's; nil means
+	// crypto/rand.Reader. It must not repeat itself after a restart.
+	Rand io.Reader
 }
 
 // Runner fires the timers of one store. Its methods are safe for concurrent use.
 type Runner struct {
-	store kv.Store
-	cfg   Config
-	sets  atomic.Uint64
+	store  kv.Store
+	cfg    Config
+	origin func() (uint64, error) // where the marks of this Runner begin
+	sets   atomic.Uint64
 
 	mu      sync.RWMutex
 	lanes   map[string]*lane
 	started bool
+	told    map[string]struct{} // keys of damaged rows that were logged
 }
 
 // New returns a runner for the store. Register handlers, then call Run.
@@ -72,7 +89,21 @@ func New(s kv.Store, cfg Config) *Runner {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{store: s, cfg: cfg, lanes: map[string]*lane{}}
+	if cfg.Describe == nil {
+		cfg.Describe = describe
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	origin := sync.OnceValues(func() (uint64, error) {
+		var b [8]byte
+		if _, err := io.ReadFull(cfg.Rand, b[:]); err != nil {
+			return 0, fmt.Errorf("timer: Config.Rand: %w", err)
+		}
+		return binary.BigEndian.Uint64(b[:]), nil
+	})
+	return &Runner{store: s, cfg: cfg, origin: origin, lanes: map[string]*lane{},
+		told: map[string]struct{}{}}
 }
 
 func defaultBackoff(attempt int) time.Duration {
@@ -130,10 +161,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 
-	if kinds, err := r.Unknown(ctx); err != nil && ctx.Err() == nil {
+	if err := r.survey(ctx); err != nil && ctx.Err() == nil {
 		return err
-	} else if len(kinds) > 0 {
-		r.cfg.Logger.Warn("timers of kinds without a handler are left alone", "kinds", kinds)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,41 +197,70 @@ func (r *Runner) Wake() {
 	}
 }
 
+// survey logs what is there and fires for nobody.
+func (r *Runner) survey(ctx context.Context) error {
+	kinds, damaged, err := r.unknown(ctx)
+	if len(kinds) > 0 {
+		r.cfg.Logger.Warn("timers of kinds without a handler are left alone", "kinds", kinds)
+	}
+	for _, d := range damaged {
+		r.damaged(d)
+	}
+	return err
+}
+
 // Unknown lists kinds that have timers but no handler, at most 100. Their timers
-// are kept: a newer or older version of the program may know them.
+// are kept: a newer or older version of the program may know them. A row whose
+// key names no kind is left out; [List] has it.
 func (r *Runner) Unknown(ctx context.Context) (kinds []string, err error) {
-	err = r.store.View(ctx, func(rd kv.Reader) error {
-		var got []string
-		rg := kv.Range{Limit: 1}
-		for len(got) < 100 {
-			kind, ok, err := firstKind(rd, rg)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			if r.lane(kind) == nil {
-				got = append(got, kind)
-			}
-			rg.From = kv.Key{}.String(kind).Range().To
-		}
-		kinds = got
-		return nil
-	})
+	kinds, _, err = r.unknown(ctx)
 	return kinds, err
 }
 
-func firstKind(rd kv.Reader, rg kv.Range) (kind string, ok bool, err error) {
-	for e, err := range rd.Scan(dueTable.ID(), rg) {
-		if err != nil {
-			return "", false, err
+// maxTold bounds what is told of kinds and of damaged rows.
+const maxTold = 100
+
+// unknown returns the kinds without a handler, and keys that name no kind at all.
+func (r *Runner) unknown(ctx context.Context) (kinds []string, damaged []*DamagedError, err error) {
+	err = r.store.View(ctx, func(rd kv.Reader) error {
+		var unknown []string
+		var bad []*DamagedError
+		rg := kv.Range{Limit: 1}
+		for len(unknown) < maxTold && len(bad) < maxTold {
+			first, err := firstKey(rd, rg)
+			if err != nil {
+				return err
+			}
+			if first == nil {
+				break
+			}
+			t, err := decode(first, row{})
+			if err != nil {
+				bad = append(bad, &DamagedError{Key: first, Err: err})
+				rg.From = after(first)
+				continue
+			}
+			if r.lane(t.Kind) == nil {
+				unknown = append(unknown, t.Kind)
+			}
+			rg.From = kv.Key{}.String(t.Kind).Range().To
 		}
-		t, err := decode(e.Key, row{})
-		return t.Kind, err == nil, err
-	}
-	return "", false, nil
+		kinds, damaged = unknown, bad
+		return nil
+	})
+	return kinds, damaged, err
 }
+
+// firstKey returns the first key of a range, nil when it is empty.
+func firstKey(rd kv.Reader, rg kv.Range) (key []byte, err error) {
+	for e, err := range rd.Scan(dueTable.ID(), rg) {
+		return e.Key, err
+	}
+	return nil, nil
+}
+
+// after returns the least key behind key.
+func after(key []byte) []byte { return append(slices.Clip(key), 0) }
 
 func (r *Runner) lane(kind string) *lane {
 	r.mu.RLock()
@@ -210,11 +268,19 @@ func (r *Runner) lane(kind string) *lane {
 	return r.lanes[kind]
 }
 
-func (r *Runner) nextSet() uint64 {
+// mark tells one setting of an identity from a later one, which may come during
+// the call for the first; the later one must not be removed with it. So no two
+// settings have the same mark, whichever Runner and process made them: a Runner
+// counts from a random origin. (A count from 1 would meet the marks of the
+// process before; so would a count in the old row, which may be deleted first.)
+// Without a Runner the instant has to do: the first setting was committed and
+// seen before its call, so the later one has another.
+func (r *Runner) mark(w kv.Writer) (uint64, error) {
 	if r == nil {
-		return 0
+		return uint64(w.Now().UnixNano()), nil
 	}
-	return r.sets.Add(1)
+	origin, err := r.origin()
+	return origin + r.sets.Add(1), err
 }
 
 func (r *Runner) wakeAfter(w kv.Writer, kind string, due time.Time) {
@@ -227,10 +293,23 @@ func (r *Runner) wakeAfter(w kv.Writer, kind string, due time.Time) {
 }
 
 // failed reports a failure whose timer was moved.
-func (r *Runner) failed(t Timer, err error, next time.Time) {
-	r.cfg.Logger.Error("timer handler failed", "kind", t.Kind, "owner", t.Owner,
-		"attempt", t.Attempts+1, "next_try", next, "error", err)
+func (r *Runner) failed(f *failure, next time.Time) {
+	r.cfg.Logger.Error("timer handler failed", "kind", f.t.Kind, "owner", f.t.Owner,
+		"attempt", f.t.Attempts+1, "next_try", next, "error", f.text)
 	if r.cfg.OnError != nil {
-		r.cfg.OnError(t, err)
+		r.cfg.OnError(f.t, f.err)
+	}
+}
+
+// damaged logs a damaged row once, and no more than maxTold of them.
+func (r *Runner) damaged(err *DamagedError) {
+	r.mu.Lock()
+	_, told := r.told[string(err.Key)]
+	if told = told || len(r.told) >= maxTold; !told {
+		r.told[string(err.Key)] = struct{}{}
+	}
+	r.mu.Unlock()
+	if !told {
+		r.cfg.Logger.Error("a timer cannot be read and does not fire", "error", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -20,8 +19,9 @@ const (
 	MaxOwner = 512
 	// MaxPayload is the largest payload.
 	MaxPayload = 4 << 10
-	// maxErrorText bounds the error kept with a timer.
-	maxErrorText = 500
+	// MaxErrorText is the longest text of a failure that is kept, see
+	// [Config.Describe].
+	MaxErrorText = 500
 )
 
 // Timer is a wish to be woken. Kind, Owner and Due together are its identity.
@@ -38,12 +38,13 @@ type Timer struct {
 
 	// Attempts is how often the handler failed. It is set by the runner.
 	Attempts int
-	// LastError is the text of the last failure, cut to 500 bytes.
+	// LastError is what [Config.Describe] said of the last failure, cut to
+	// MaxErrorText bytes.
 	LastError string
 	// NextTry is when a timer that failed is tried again; zero before a failure.
 	NextTry time.Time
 
-	set uint64 // tells this setting from a later one of the same identity
+	set uint64 // tells this setting from a later one of the same identity, see Runner.mark
 }
 
 // position is where the timer's row is: at its due time, or where the last
@@ -58,7 +59,7 @@ func (t Timer) position() time.Time {
 // row is stored under (kind, position, owner). The kind comes first, so that
 // one kind's backlog is never in the way of another's.
 type row struct {
-	Set      uint64 `json:"set,omitempty"` // counts the settings of one process, see Runner.sets
+	Set      uint64 `json:"set,omitempty"` // see Runner.mark
 	Due      int64  `json:"due,omitempty"` // ns since 1970, of a moved timer
 	Attempts int    `json:"attempts,omitempty"`
 	Error    string `json:"error,omitempty"`
@@ -91,6 +92,38 @@ func decode(k kv.Key, r row) (Timer, error) {
 	}
 	if r.Attempts > 0 {
 		t.NextTry, t.Due = t.Due, time.Unix(0, r.Due).UTC()
+	}
+	return t, nil
+}
+
+// DamagedError says that a row of a timer cannot be read: it is damaged, or a
+// newer version of the program wrote it. Err tells them apart ([kv.ErrCorrupt],
+// [kv.ErrNewer]). The row is left as it is, and the timers beside it fire.
+type DamagedError struct {
+	Key []byte // of the row in the table "timer.due"
+	Err error
+}
+
+// Error names the row and the remedy.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("timer: row %x cannot be read and does not fire: %v; set its timer again, "+
+		"or use the version that wrote it", e.Key, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// decodeEntry reads one row of a scan; its error is a [*DamagedError]. Rows are
+// decoded one by one, so that a damaged one hides no other.
+func decodeEntry(e kv.Entry) (t Timer, err error) {
+	one := func(yield func(kv.Entry, error) bool) { yield(e, nil) }
+	for row, rowErr := range dueTable.Decode(one) {
+		if err = rowErr; err == nil {
+			t, err = decode(row.Key, row.Value)
+		}
+	}
+	if err != nil {
+		return Timer{}, &DamagedError{Key: e.Key, Err: err}
 	}
 	return t, nil
 }
@@ -140,7 +173,11 @@ func (r *Runner) Set(w kv.Writer, t Timer) error {
 	if err := makeRoom(w, t); err != nil {
 		return err
 	}
-	v := row{Set: r.nextSet(), Payload: t.Payload}
+	mark, err := r.mark(w)
+	if err != nil {
+		return err
+	}
+	v := row{Set: mark, Payload: t.Payload}
 	if err := dueTable.Put(w, key(t.Kind, t.Due, t.Owner), v); err != nil {
 		return err
 	}
@@ -203,25 +240,25 @@ func find(rd kv.Reader, seen Timer) (t Timer, ok bool, err error) {
 	return t, err == nil && t.Due.Equal(seen.Due) && t.Attempts == seen.Attempts && t.set == seen.set, err
 }
 
-// remove takes away the row of a timer that find has found.
+// remove takes away the rows of a timer that find has found. It does not ask
+// the index where the timer is: a damaged row there must not stop it.
 func remove(w kv.Writer, t Timer) error {
 	if t.Attempts > 0 {
-		return removeMoved(w, t)
+		if err := movedTable.Delete(w, key(t.Kind, t.Due, t.Owner)); err != nil {
+			return err
+		}
 	}
-	return dueTable.Delete(w, key(t.Kind, t.Due, t.Owner))
+	return dueTable.Delete(w, key(t.Kind, t.position(), t.Owner))
 }
 
-// move puts a timer that find has found at a later instant, with its failure.
-func move(w kv.Writer, t Timer, to time.Time, cause error) (time.Time, error) {
+// move puts a timer that find has found at a later instant, with the text of
+// its failure.
+func move(w kv.Writer, t Timer, to time.Time, text string) (time.Time, error) {
 	if err := remove(w, t); err != nil {
 		return to, err
 	}
-	text := cause.Error()
-	if len(text) > maxErrorText {
-		text = text[:maxErrorText]
-	}
 	return place(w, t, to, row{Set: t.set, Due: t.Due.UnixNano(), Attempts: t.Attempts + 1,
-		Error: strings.ToValidUTF8(text, ""), Payload: t.Payload})
+		Error: text, Payload: t.Payload})
 }
 
 // place writes the row of the failed timer t at the first free instant from to on.
@@ -243,19 +280,21 @@ func place(w kv.Writer, t Timer, to time.Time, v row) (time.Time, error) {
 }
 
 // List yields the timers of a kind by the time they fire next, or those of all
-// kinds, kind by kind, when kind is empty. It pages through short Views.
+// kinds, kind by kind, when kind is empty. It pages through short Views. A row
+// that cannot be read comes as a [*DamagedError], and the list goes on after it;
+// any other error ends the list.
 func List(ctx context.Context, s kv.Store, kind string) iter.Seq2[Timer, error] {
 	r := kv.Range{}
 	if kind != "" {
 		r = kv.Key{}.String(kind).Range()
 	}
 	return func(yield func(Timer, error) bool) {
-		for row, err := range dueTable.Decode(kv.Pages(ctx, s, dueTable.ID(), r, 0)) {
-			var t Timer
-			if err == nil {
-				t, err = decode(row.Key, row.Value)
+		for e, err := range kv.Pages(ctx, s, dueTable.ID(), r, 0) {
+			if err != nil {
+				yield(Timer{}, err)
+				return
 			}
-			if !yield(t, err) || err != nil {
+			if !yield(decodeEntry(e)) {
 				return
 			}
 		}

@@ -33,12 +33,17 @@ type world struct {
 // all is quiet.
 func inBubble(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, disk: memkv.NewDisk(), start: time.Now()}
-		w.open()
+		w := newWorld(t)
 		test(w)
 		invariant.RequireNow(t, w.store, Rules(0)...)
 		w.store.Close()
 	})
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, disk: memkv.NewDisk(), start: time.Now()}
+	w.open()
+	return w
 }
 
 func (w *world) open() {
@@ -274,7 +279,7 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 		var reports []string
 		r := New(w.store, Config{Clock: kv.ClockFunc(w.Now), OnError: func(t Timer, err error) {
 			reports = append(reports, fmt.Sprintf("%s/%d: %v", t.Owner, t.Attempts, err))
-		}})
+		}, Describe: func(err error) string { return "said: " + err.Error() }})
 		good := note(w.start)
 		w.handle(r, "test", Handler{Tx: func(ctx context.Context, tx kv.Writer, t Timer) error {
 			if err := good(ctx, tx, t); err != nil { // written, and to be undone
@@ -296,11 +301,11 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 		w.wantFired("a@1s m@1s z@1s")
 		left := w.list("test")
 		if len(left) != 2 || left[0].Owner != "error" || left[0].Attempts != 1 ||
-			left[0].LastError != "boom" ||
+			left[0].LastError != "said: boom" ||
 			!left[0].Due.Equal(w.start.Add(time.Second)) ||
 			!left[0].NextTry.Equal(w.start.Add(2*time.Second)) ||
 			left[1].Owner != "panic" || string(left[1].Payload) != "note" ||
-			left[1].LastError != "the handler panicked: bug" {
+			left[1].LastError != "said: timer: the handler panicked with a value of type string" {
 			w.Errorf("left are %+v", left)
 		}
 		w.sleep(time.Hour)
@@ -308,7 +313,8 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 		if err := stop(); err != nil {
 			w.Error(err)
 		}
-		want := []string{"error/0: boom", "panic/0: the handler panicked: bug", "error/1: boom"}
+		want := []string{"error/0: boom",
+			"panic/0: timer: the handler panicked with a value of type string", "error/1: boom"}
 		if !slices.Equal(reports, want) {
 			w.Errorf("reported %q, want %q", reports, want)
 		}
@@ -320,7 +326,7 @@ func TestFailuresAreMovedAndHinderNobody(t *testing.T) {
 
 func TestAFailedTimerIsFoundByItsOwner(t *testing.T) {
 	inBubble(t, func(w *world) {
-		r := w.runner()
+		r := New(w.store, Config{Clock: kv.ClockFunc(w.Now), Describe: error.Error})
 		fail := true
 		good := note(w.start)
 		w.handle(r, "test", Handler{Tx: func(ctx context.Context, tx kv.Writer, t Timer) error {
@@ -334,7 +340,7 @@ func TestAFailedTimerIsFoundByItsOwner(t *testing.T) {
 		w.set(r, gone, again)
 		synctest.Wait()
 		left := w.list("")
-		if len(left) != 2 || left[0].Attempts != 1 || len(left[0].LastError) > maxErrorText {
+		if len(left) != 2 || left[0].Attempts != 1 || len(left[0].LastError) > MaxErrorText {
 			w.Fatalf("left are %+v", left)
 		}
 		// The failed timer waits at start+1s: another of its owner at that instant
@@ -496,7 +502,7 @@ func TestOutsideHandlersAreBoundedAndHinderNoOtherKind(t *testing.T) {
 		var mu sync.Mutex
 		now, most := 0, 0
 		calls := map[string]int{}
-		w.handle(r, "slow", Handler{Workers: 4, Batch: 3, Outside: func(_ context.Context, t Timer) error {
+		w.handle(r, "slow", Handler{Workers: 4, Batch: 2, Outside: func(_ context.Context, t Timer) error {
 			mu.Lock()
 			now++
 			most = max(most, now)
@@ -805,7 +811,7 @@ func TestRulesSeeDamage(t *testing.T) {
 		defer s.Close()
 		err := s.Update(t.Context(), func(w kv.Writer) error {
 			old := Timer{Kind: "k", Owner: "o", Due: now.Add(-time.Hour)}
-			_, err := move(w, old, now.Add(time.Hour), errors.New("x"))
+			_, err := move(w, old, now.Add(time.Hour), "x")
 			return err
 		})
 		if err != nil {
