@@ -41,18 +41,19 @@ func (c *call[A, R]) ask(
 	ctx context.Context, begin func(context.Context, claim.Request) (claim.Decision, error),
 ) (claim.Decision, error) {
 	d, err := begin(ctx, c.req)
+	if !errors.Is(err, kv.ErrCommitUnknown) {
+		return d, err
+	}
 	for range saveTries - 1 {
-		if !errors.Is(err, kv.ErrCommitUnknown) {
+		d, err = begin(context.WithoutCancel(ctx), c.req)
+		if err == nil || decided(err) {
 			return d, err
 		}
-		d, err = begin(context.WithoutCancel(ctx), c.req)
 	}
-	if errors.Is(err, kv.ErrCommitUnknown) {
-		ref := c.req.Ref()
-		c.unsaved.add(c.req.ID, func(ctx context.Context) (claim.Decision, error) {
-			return c.claims.Release(ctx, ref) // nothing was done
-		})
-	}
+	ref := c.req.Ref()
+	c.unsaved.add(c.req.ID, func(ctx context.Context) (claim.Decision, error) {
+		return c.claims.Release(ctx, ref) // nothing was done
+	})
 	return d, err
 }
 

@@ -174,12 +174,36 @@ func (w *world) check(o *Operation[order, receipt], known int) {
 	}
 }
 
+// outages are failures of the store that last from a commit on: for all tries to
+// save it, and for the next call too. Nothing is lost but time.
+func outages(points []faultkv.Point) (out [][]faultkv.Plan) {
+	for _, p := range points {
+		if p.Kind != faultkv.KindCommit {
+			continue
+		}
+		for _, tries := range []int{saveTries, 2*saveTries - 1, 2 * saveTries} {
+			for _, how := range [][2]faultkv.When{
+				{faultkv.Before, faultkv.Before}, {faultkv.Lost, faultkv.Before}, {faultkv.Kept, faultkv.Before},
+				{faultkv.Before, faultkv.Kept}, {faultkv.Lost, faultkv.Lost}, {faultkv.Kept, faultkv.Kept},
+			} {
+				plans := []faultkv.Plan{{Point: p.N, When: how[0]}}
+				for i := range tries - 1 {
+					plans = append(plans, faultkv.Plan{Point: p.N + 1 + i, When: how[1]})
+				}
+				out = append(out, plans)
+			}
+		}
+	}
+	return out
+}
+
 // TestCrashEnumeration crashes and fails before, in and after every commit and
-// every outside call of the operation, for every way to settle an unknown effect.
+// every outside call of the operation, for every way to settle an unknown effect,
+// and lets the store fail for a while from every commit on.
 func TestCrashEnumeration(t *testing.T) {
 	t.Parallel()
-	const wantPoints, wantPlans = 84, 548
-	points, plans := 0, 0
+	const wantPoints, wantPlans, wantOutages = 84, 548, 1152
+	points, plans, long := 0, 0, 0
 	for _, way := range ways() {
 		for _, c := range []struct {
 			name  string
@@ -204,10 +228,16 @@ func TestCrashEnumeration(t *testing.T) {
 				name := fmt.Sprintf("%s/%s/%s", way.name, c.name, plan)
 				t.Run(name, func(t *testing.T) { fresh(t).run(plan) })
 			}
+			for _, plans := range outages(reached) {
+				long++
+				name := fmt.Sprintf("%s/%s/outage/%v", way.name, c.name, plans)
+				t.Run(name, func(t *testing.T) { fresh(t).run(plans...) })
+			}
 		}
 	}
-	t.Logf("%d points, %d plans", points, plans)
-	if points < wantPoints || plans < wantPlans {
-		t.Errorf("only %d points and %d plans, want %d and %d", points, plans, wantPoints, wantPlans)
+	t.Logf("%d points, %d plans, %d outages", points, plans, long)
+	if points < wantPoints || plans < wantPlans || long < wantOutages {
+		t.Errorf("only %d points, %d plans and %d outages, want %d, %d and %d",
+			points, plans, long, wantPoints, wantPlans, wantOutages)
 	}
 }

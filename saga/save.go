@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"onced/kv"
@@ -26,6 +27,14 @@ type saver func(context.Context) (claim.Decision, error)
 // in memory, and the next call under the key tries again. The key stays taken
 // all the while: what is not stored is never free.
 func (c *call[A, R]) save(ctx context.Context, do saver) (claim.Decision, error) {
+	return c.saveOr(ctx, do, do)
+}
+
+// saveOr is save for what gives its caller leave to cause the effect: if it cannot
+// be stored, the call ends without the effect, and what is kept for the next call
+// is later, which gives the key back. Were it do, the leave would be stored for a
+// caller that is gone, and the key be taken for ever.
+func (c *call[A, R]) saveOr(ctx context.Context, do, later saver) (claim.Decision, error) {
 	ctx, end := c.span(context.WithoutCancel(ctx), "claim finish")
 	d, err := do(ctx)
 	defer func() { end(err, decisionOf(d)...) }()
@@ -36,7 +45,7 @@ func (c *call[A, R]) save(ctx context.Context, do saver) (claim.Decision, error)
 		d, err = do(ctx)
 	}
 	if err != nil && !decided(err) {
-		c.unsaved.add(c.req.ID, do)
+		c.unsaved.add(c.req.ID, later)
 	}
 	return d, err
 }
@@ -47,50 +56,68 @@ func decided(err error) bool {
 	return errors.As(err, &state) || errors.Is(err, claim.ErrInvalid) || errors.Is(err, kv.ErrNested)
 }
 
-// notSaved is the answer when the store has failed.
+// notSaved is the answer when something could not be recorded: reason says what,
+// unless the claim itself has refused it.
 func (c *call[A, R]) notSaved(err error, reason string) *UnknownError {
+	if decided(err) {
+		reason = "the claim has changed under the call"
+	}
 	return &UnknownError{Operation: c.name, Key: c.req.ID.Key, DownstreamKey: c.res.DownstreamKey,
 		Reason: reason, Err: err, RetryAfter: soon}
 }
 
-// saveLeftOver stores what an earlier call under the key could not.
+// saveLeftOver stores what earlier calls under the key could not.
 func (c *call[A, R]) saveLeftOver(ctx context.Context) error {
-	do := c.unsaved.get(c.req.ID)
-	if do == nil {
-		return nil
+	for _, l := range c.unsaved.of(c.req.ID) {
+		if _, err := l.do(context.WithoutCancel(ctx)); err != nil && !decided(err) {
+			return c.notSaved(err, "an earlier outcome could not be stored yet")
+		}
+		c.unsaved.remove(c.req.ID, l)
 	}
-	if _, err := do(context.WithoutCancel(ctx)); err != nil && !decided(err) {
-		return c.notSaved(err, "an earlier outcome could not be stored yet")
-	}
-	c.unsaved.remove(c.req.ID)
 	return nil
 }
 
-// unsaved keeps outcomes that could not be stored. The zero value is empty.
+// unsaved keeps what could not be stored. The zero value is empty. One key may
+// have several: of calls with different tokens that each do not know whether
+// they have claimed it.
 type unsaved struct {
 	mu sync.Mutex
-	m  map[claim.ID]saver
+	n  int
+	m  map[claim.ID][]*leftOver
 }
+
+type leftOver struct{ do saver }
 
 func (u *unsaved) add(id claim.ID, do saver) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	if u.n >= maxUnsaved {
+		return
+	}
 	if u.m == nil {
-		u.m = map[claim.ID]saver{}
+		u.m = map[claim.ID][]*leftOver{}
 	}
-	if len(u.m) < maxUnsaved {
-		u.m[id] = do
-	}
+	u.m[id] = append(u.m[id], &leftOver{do})
+	u.n++
 }
 
-func (u *unsaved) get(id claim.ID) saver {
+// of returns what is kept for id.
+func (u *unsaved) of(id claim.ID) []*leftOver {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.m[id]
+	return slices.Clone(u.m[id])
 }
 
-func (u *unsaved) remove(id claim.ID) {
+// remove forgets l only: another call may have left something since.
+func (u *unsaved) remove(id claim.ID, l *leftOver) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.m, id)
+	i := slices.Index(u.m[id], l)
+	if i < 0 {
+		return
+	}
+	u.n--
+	if u.m[id] = slices.Delete(u.m[id], i, i+1); len(u.m[id]) == 0 {
+		delete(u.m, id)
+	}
 }

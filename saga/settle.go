@@ -24,10 +24,12 @@ func (c *call[A, R]) settle(ctx context.Context, r claim.Record) (Result[R], err
 	if c.check != nil {
 		l = c.lookUp(ctx, r)
 	}
-	if l.Answer == claim.NoAnswer && c.set.keyValidFor > 0 {
-		d, err := c.save(ctx, func(ctx context.Context) (claim.Decision, error) {
-			return c.claims.Repeat(ctx, c.req.Ref(), c.set.keyValidFor)
-		})
+	open := l.Answer == claim.NoAnswer || l.Answer == claim.FoundNothing && !l.ProvesAbsence(r, r.UpdatedAt)
+	if open && c.set.keyValidFor > 0 {
+		ref := c.req.Ref()
+		d, err := c.saveOr(ctx, func(ctx context.Context) (claim.Decision, error) {
+			return c.claims.Repeat(ctx, ref, c.set.keyValidFor)
+		}, c.giveUp("the leave to send again could not be stored"))
 		switch {
 		case err == nil && d.Kind == claim.MayResend:
 			return c.run(ctx)
@@ -40,8 +42,7 @@ func (c *call[A, R]) settle(ctx context.Context, r claim.Record) (Result[R], err
 }
 
 // lookUp asks the callee. That it knows nothing counts only if the last send had
-// settled before the look-up began, hence the instant of the takeover: a slow
-// look-up must not settle by its own slowness.
+// settled before the look-up began, hence the instant of the takeover.
 func (c *call[A, R]) lookUp(ctx context.Context, r claim.Record) looked[R] {
 	returned := false
 	defer func() {
@@ -51,16 +52,13 @@ func (c *call[A, R]) lookUp(ctx context.Context, r claim.Record) looked[R] {
 	}()
 	v, found, err := c.callCheck(ctx, r)
 	returned = true
-	unsettled := c.set.settlesAfter - r.UpdatedAt.Sub(r.LastSendBefore)
 	switch {
 	case err == nil && found:
 		return looked[R]{value: v, Finding: claim.Finding{Answer: claim.FoundDone, Result: c.encoded(v)}}
-	case err == nil && unsettled > 0:
-		return looked[R]{after: unsettled, Finding: claim.Finding{
-			Reason: "a look-up found nothing, but too soon after the last send to be proof"}}
 	case err == nil:
 		return looked[R]{Finding: claim.Finding{Answer: claim.FoundNothing,
-			SettlesAfter: c.set.settlesAfter}}
+			SettlesAfter: c.set.settlesAfter, AskedAt: r.UpdatedAt,
+			Reason: "a look-up found nothing, but too soon after the last send to be proof"}}
 	case OutcomeOf(err) == OutcomeRefused:
 		return looked[R]{err: err, Finding: claim.Finding{Answer: claim.FoundRefused,
 			Result: encodedRefusal(markOf(err).refusal(err))}}
@@ -95,9 +93,15 @@ func (c *call[A, R]) callCheck(ctx context.Context, r claim.Record) (v R, found 
 
 // found records the finding and goes on from there.
 func (c *call[A, R]) found(ctx context.Context, l looked[R]) (Result[R], error) {
-	d, err := c.save(ctx, c.recordFinding(l.Finding))
+	const failed = "what the look-up found could not be stored"
+	do := c.recordFinding(l.Finding)
+	later := do
+	if l.Answer == claim.FoundNothing { // it may give the key to this call
+		later = c.giveUp(failed)
+	}
+	d, err := c.saveOr(ctx, do, later)
 	if err != nil {
-		return c.res, c.notSaved(errors.Join(err, l.err), "what the look-up found could not be stored")
+		return c.res, c.notSaved(errors.Join(err, l.err), failed)
 	}
 	switch d.Kind {
 	case claim.Cleared:
@@ -112,6 +116,12 @@ func (c *call[A, R]) found(ctx context.Context, l looked[R]) (Result[R], error) 
 		e.Held, e.RetryAfter = true, 0
 	}
 	return c.res, e
+}
+
+// giveUp makes a claim that this call holds, and has sent nothing for, unknown
+// again. What was known of the last send stays.
+func (c *call[A, R]) giveUp(reason string) saver {
+	return c.recordFinding(claim.Finding{Reason: reason})
 }
 
 func (c *call[A, R]) recordFinding(f claim.Finding) saver {

@@ -27,8 +27,8 @@
 //     late answer of its own owner, or by a person ([Book.Resolve]).
 //   - Once a try ended unknown, a later refusal or release proves nothing by
 //     itself; the key stays unknown.
-//   - A look-up that finds nothing is proof only when the last send is at least
-//     the settling time ago.
+//   - A look-up that finds nothing is proof only when the last send was at least
+//     the settling time ago as the look-up began.
 //   - Another fingerprint under the same key is refused in every state.
 //
 // # What is not guaranteed

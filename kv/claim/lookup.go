@@ -28,35 +28,53 @@ type Finding struct {
 	// SettlesAfter is how long after a send the callee is sure to show it. It is
 	// used for FoundNothing and must be positive for it.
 	SettlesAfter time.Duration
+	// AskedAt is when the look-up began, by the clock of the store, for FoundNothing:
+	// what the callee did not show counts from then, or a look-up that takes long
+	// would pass for proof by its own slowness. Zero means the instant at which the
+	// finding is recorded: leave it out only where look-ups are much quicker than
+	// SettlesAfter. A later instant than that counts as that. An owner that took over
+	// for the look-up has it in Record.UpdatedAt.
+	AskedAt time.Time
 	// Reason is a text for people, used when the claim stays unknown.
 	Reason string
 }
 
+// ProvesAbsence reports whether f, recorded at now, is proof that no try of r has
+// had or will have an effect: nothing was found, by a look-up that began when the
+// last send was at least SettlesAfter ago.
+func (f Finding) ProvesAbsence(r Record, now time.Time) bool {
+	asked := now
+	if !f.AskedAt.IsZero() && f.AskedAt.Before(now) {
+		asked = f.AskedAt
+	}
+	return f.Answer == FoundNothing && f.SettlesAfter > 0 && !r.LastSendBefore.IsZero() &&
+		asked.Sub(r.LastSendBefore) >= f.SettlesAfter
+}
+
 // LookedUp records a look-up's answer. FoundDone and FoundRefused are proof and
-// end the claim. FoundNothing is proof only when the last send is SettlesAfter
-// ago; then a pending claim is free of doubt (Cleared) and its owner may cause
+// end the claim. FoundNothing is proof only when the last send was SettlesAfter
+// ago as the look-up began; then a pending claim is free of doubt (Cleared) and its owner may cause
 // the effect, and the key of an unknown one is free (Freed). In every other case
 // the claim is unknown, and RetryAfter says when a look-up can be proof.
 func (m Machine) LookedUp(r *Record, now time.Time, token string, f Finding) (Step, error) {
 	switch f.Answer {
 	case FoundDone:
-		return m.found(r, now, token, outcome{Done, f.Result, "looked up"})
+		return m.found(r, now, token, outcome{Done, f.Result, opLookedUp})
 	case FoundRefused:
-		return m.found(r, now, token, outcome{Refused, f.Result, "looked up"})
+		return m.found(r, now, token, outcome{Refused, f.Result, opLookedUp})
 	}
 	if f.Answer == FoundNothing && f.SettlesAfter <= 0 {
 		return Step{}, invalid("settles_after", fmt.Sprintf("is %v", f.SettlesAfter),
 			"name how long after a send the callee is sure to show it")
 	}
-	cur, err := m.own(r, now, token, "looked up")
+	cur, err := m.own(r, now, token, opLookedUp)
 	if err != nil {
 		return Step{}, err
 	}
 	if cur.State.Terminal() {
-		return Step{}, &StateError{Op: "looked up", Err: ErrTerminal, State: cur.State, Version: cur.Version}
+		return Step{}, &StateError{Op: opLookedUp, Err: ErrTerminal, State: cur.State, Version: cur.Version}
 	}
-	if f.Answer == FoundNothing && !cur.LastSendBefore.IsZero() &&
-		now.Sub(cur.LastSendBefore) >= f.SettlesAfter {
+	if f.ProvesAbsence(cur, now) {
 		return m.provenVoid(cur, now), nil
 	}
 	return m.unsettled(cur, now, f), nil

@@ -132,6 +132,22 @@ var plays = map[string]string{
 		10s look B nothing/10s     -> still_unknown unknown try=2 doubt retry=1s
 		11s look B nothing/10s     -> freed absent`,
 
+	"a slow look-up says how things stood when it began": `
+		0s  begin A local          -> acquired pending
+		1s  unknown A              -> still_unknown unknown doubt
+		2s  begin B local takeover -> took_over pending try=2 doubt
+		99s look B nothing/10s from=10s -> still_unknown unknown try=2 doubt
+		99s begin C local takeover -> took_over pending try=3 doubt
+		99s look C nothing/10s from=0s -> still_unknown unknown try=3 doubt
+		99s begin D local takeover -> took_over pending try=4 doubt
+		99s look D nothing/10s from=11s -> cleared pending try=4`,
+
+	"no look-up begins after it has ended": `
+		0s  begin A local          -> acquired pending
+		1s  unknown A              -> still_unknown unknown doubt
+		2s  begin B local takeover -> took_over pending try=2 doubt
+		10s look B nothing/10s from=99s -> still_unknown unknown try=2 doubt retry=1s`,
+
 	"a look-up that fails does not move the settling time": `
 		0s  begin A local          -> acquired pending
 		1s  unknown A              -> still_unknown unknown doubt
@@ -471,7 +487,11 @@ func (p *play) event(t *testing.T, now time.Time, f []string) (Step, error) {
 	case "repeat":
 		return p.m.Repeat(p.rec, now, tok, duration(t, arg(2)))
 	case "look":
-		return p.m.LookedUp(p.rec, now, tok, finding(t, arg(2)))
+		f := finding(t, arg(2))
+		if from, ok := strings.CutPrefix(arg(3), "from="); ok {
+			f.AskedAt = start.Add(duration(t, from))
+		}
+		return p.m.LookedUp(p.rec, now, tok, f)
 	case "resolve":
 		return p.m.Resolve(p.rec, now, p.resolution(t, arg(1), arg(2)))
 	case "recover":

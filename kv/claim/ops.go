@@ -9,9 +9,10 @@ import (
 
 // Names of operations, for errors and observers.
 const (
-	opBegin   = "begin"
-	opRecover = "recover"
-	opSweep   = "sweep"
+	opBegin    = "begin"
+	opLookedUp = "looked_up"
+	opRecover  = "recover"
+	opSweep    = "sweep"
 )
 
 // Ref names a claim together with the token that holds it.
@@ -162,7 +163,7 @@ func (b *Book) LookedUp(ctx context.Context, ref Ref, f Finding) (Decision, erro
 
 // LookedUpTx is [Book.LookedUp] in the caller's transaction.
 func (b *Book) LookedUpTx(w kv.Writer, ref Ref, f Finding) (Decision, error) {
-	return b.own(w, ref, "looked_up", func(r *Record, now time.Time) (Step, error) {
+	return b.own(w, ref, opLookedUp, func(r *Record, now time.Time) (Step, error) {
 		return b.machine.LookedUp(r, now, ref.Token, f)
 	})
 }

@@ -36,7 +36,7 @@ func TestPropertyOneEffect(t *testing.T) {
 			}
 			want := []string{"acquired", "took_over", "in_flight", "in_doubt", "mismatch", "replay",
 				"finished", "freed", "still_unknown", "cleared", "extended", "error fenced", "error terminal",
-				"crash", "expired", "swept", "resolved", "late effect", "doubtful refusal"}
+				"crash", "expired", "slow look-up", "swept", "resolved", "late effect", "doubtful refusal"}
 			if honours {
 				want = append(want, "may_resend", "repeated send swallowed", "error too_old")
 			}
@@ -81,10 +81,11 @@ type send struct {
 type actor struct {
 	local bool
 	token string
-	phase string // "", "own", "doubt", "sent", "again"
+	phase string // "", "own", "doubt", "sent", "asked", "again"
 	ends  time.Time
 	reply string // what the callee answered: "ok", "no", "retry", "lost"
 	again func() error
+	found Finding // what a slow look-up has brought, in phase "asked"
 }
 
 func newWorld(seed uint64, honours bool, seen map[string]int) *world {
@@ -268,6 +269,8 @@ func (w *world) actor(a *actor) error {
 		return w.own(a)
 	case "doubt":
 		return w.inDoubt(a)
+	case "asked":
+		return w.lookedUp(a)
 	case "again":
 		return a.again()
 	default:
@@ -457,7 +460,7 @@ func (w *world) repeat(a *actor) error {
 	return w.send(a)
 }
 
-// lookUp asks the callee, which tells the truth as of now.
+// lookUp asks the callee, which tells the truth as of now; that may come late.
 func (w *world) lookUp(a *actor) error {
 	f := Finding{Answer: FoundNothing, SettlesAfter: settles}
 	switch {
@@ -468,6 +471,17 @@ func (w *world) lookUp(a *actor) error {
 	case w.chance(20):
 		f = Finding{Answer: NoAnswer}
 	}
+	f.AskedAt = w.now
+	a.phase, a.found = "asked", f
+	if w.chance(40) {
+		w.seen["slow look-up"]++
+		return nil
+	}
+	return w.lookedUp(a)
+}
+
+func (w *world) lookedUp(a *actor) error {
+	f := a.found
 	s, err := w.m.LookedUp(w.rec, w.now, a.token, f)
 	d, err := w.apply(fmt.Sprintf("look-up %d %s", f.Answer, a.token), s, err)
 	a.phase = ""
