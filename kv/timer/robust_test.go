@@ -201,11 +201,11 @@ func TestTextsOfErrorsAreNotKept(t *testing.T) {
 		fail func() error
 		want string
 	}{
-		"plain":   {func() error { return errors.New(secret) }, "*errors.errorString"},
+		"plain": {func() error { return errors.New(secret) }, "*errors.errorString"},
 		"wrapped": {func() error { return fmt.Errorf("%s: %w", secret, &secretError{secret}) },
 			"*timer.secretError"},
-		"joined":  {func() error { return errors.Join(errors.New(secret)) }, "*errors.joinError"},
-		"panic":   {func() error { panic(secret) }, "panicked with a value of type string"},
+		"joined": {func() error { return errors.Join(errors.New(secret)) }, "*errors.joinError"},
+		"panic":  {func() error { panic(secret) }, "panicked with a value of type string"},
 		"ours": {func() error { return fmt.Errorf("%s: %w", secret, kv.ErrCorrupt) },
 			"stored data is damaged"},
 	} {
