@@ -16,7 +16,8 @@ type TableID string
 type Store interface {
 	// View runs fn on one consistent snapshot of durable state. It is bounded:
 	// after [MaxTxTime] reads fail with a [LimitError]; so does a scan past its
-	// rows. fn must not open another transaction ([ErrNested]).
+	// rows. fn must not open another transaction ([ErrNested]), nor wait for a
+	// goroutine that does, which is not seen.
 	View(ctx context.Context, fn func(Reader) error) error
 
 	// Update runs fn and commits what it wrote; transactions are serializable.
@@ -36,7 +37,9 @@ type Store interface {
 	Epoch() uint64
 
 	// Close waits for transactions under way and releases the store. Later
-	// calls answer [ErrClosed]. Closing twice is harmless.
+	// calls answer [ErrClosed]. Closing twice is harmless. It knows nothing of
+	// effects outside: end whatever holds claims before, for whoever opens the
+	// store next takes their owners for dead.
 	Close() error
 }
 

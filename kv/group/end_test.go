@@ -2,7 +2,9 @@ package group_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	"onced/kv"
 	"onced/kv/group"
@@ -79,6 +81,60 @@ func TestAHookThatPanicsStopsNoOther(t *testing.T) {
 		}
 		if read := f.get("a"); read.got != "1" {
 			t.Errorf("read %q, want the commit to stand", read.got)
+		}
+		f.close()
+	})
+}
+
+// brokenClock panics at its nth reading.
+type brokenClock struct {
+	n, panicAt int
+}
+
+func (c *brokenClock) Now() time.Time {
+	if c.n++; c.n == c.panicAt {
+		panic("the clock is broken")
+	}
+	return time.Unix(int64(c.n), 0)
+}
+
+// A clock that panics is as bad as an engine that does: nothing is acknowledged
+// that did not happen, and nobody waits for ever.
+func TestAClockThatPanicsAcknowledgesNothing(t *testing.T) {
+	for at := 1; at <= 4; at++ {
+		t.Run(fmt.Sprint("reading ", at), func(t *testing.T) { clockThatPanics(t, at) })
+	}
+}
+
+func clockThatPanics(t *testing.T, at int) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, &disk{}, group.Options{Clock: &brokenClock{panicAt: at}})
+		write := f.put("a", "1")
+		if !write.ended() {
+			t.Fatal("the writer waits for ever")
+		}
+		if stored := f.disk.state.rows["a"] == "1"; write.err == nil && write.panic == nil && !stored {
+			t.Error("acknowledged and not stored")
+		}
+		if !f.put("b", "2").ended() {
+			t.Fatal("the next writer waits for ever")
+		}
+		f.close()
+	})
+}
+
+func TestAPanicInAViewWaitsForWhatItSaw(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, &disk{gate: make(chan error), publish: true}, group.Options{}, "a", "old")
+		write := f.put("a", "new")
+		read := f.begin(func(*answer) error {
+			return f.View(context.Background(), func(kv.Reader) error { panic("boom") })
+		})
+		f.waits("before the commit has ended", write, read)
+		f.pass(nil)
+		f.ends("the write", write, nil)
+		if !read.ended() || read.panic != "boom" {
+			t.Errorf("the View ended: %v, panic %v", read.ended(), read.panic)
 		}
 		f.close()
 	})

@@ -208,10 +208,10 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
 	b.led = true
 	b.calls++
 	b.joined.Add(1)
-	tx := &writer{reader: reader{s: s, now: s.opt.Clock.Now()}, b: b}
+	tx := &writer{reader: reader{s: s}, b: b}
 	ended := false
 	defer func() {
-		if !ended { // fn panics or calls Goexit: as an error, then it goes on
+		if !ended { // it panics or calls Goexit: as an error, then that goes on
 			tx.undo()
 			_ = s.settle(b, tx, leads)
 		}
@@ -284,6 +284,7 @@ func (s *Store) seal(b *batch) {
 }
 
 func (s *Store) runClosure(tx *writer, fn func(kv.Writer) error) error {
+	tx.now = s.opt.Clock.Now()
 	snap, err := s.backend.Snapshot()
 	if err != nil {
 		return err
@@ -356,12 +357,12 @@ func (s *Store) gather(b *batch) {
 // commit makes one engine commit and, when that fails, stops the store.
 func (s *Store) commit(b *batch, changes []Change) {
 	s.committing.Store(b)
-	start := s.opt.Clock.Now()
+	var start time.Time
 	var err error
 	finished := false
 	defer func() {
 		if !finished { // it panicked, or called Goexit: as bad as an error
-			err = fmt.Errorf("the engine did not return: %v", recover())
+			err = fmt.Errorf("the commit did not return: %v", recover())
 		}
 		if err != nil { // set here, for what is called next may panic
 			b.err = fmt.Errorf("%w (cause: %w)", kv.ErrCommitUnknown, err)
@@ -369,6 +370,7 @@ func (s *Store) commit(b *batch, changes []Change) {
 		}
 		s.observe(b, len(changes), start, b.err)
 	}()
+	start = s.opt.Clock.Now()
 	version, err := s.backend.Commit(changes)
 	finished = true
 	if err == nil {
@@ -392,7 +394,7 @@ func (s *Store) observe(b *batch, changes int, start time.Time, err error) {
 }
 
 // View implements [kv.Store].
-func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
+func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) (err error) {
 	if inClosure() {
 		return kv.ErrNested
 	}
@@ -406,32 +408,31 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
 	r := &reader{s: s, ctx: ctx, now: s.opt.Clock.Now()}
 	if f := s.failed.Load(); f != nil {
 		r.doubt = f.doubt
-		_, err := s.look(r, fn)
-		return err
+		return s.look(r, fn)
 	}
-	version, err := s.look(r, fn)
-	if version > s.durable.Load() {
-		if late := s.becameDurable(ctx, version); late != nil {
-			return late
+	defer func() { // also when fn panics: that is an answer too
+		if r.version > s.durable.Load() {
+			if late := s.becameDurable(ctx, r.version); late != nil {
+				err = late
+			}
 		}
-	}
-	return err
+	}()
+	return s.look(r, fn)
 }
 
-// look runs fn on a fresh snapshot and returns the snapshot's version.
-func (s *Store) look(r *reader, fn func(kv.Reader) error) (uint64, error) {
+// look runs fn on a fresh snapshot.
+func (s *Store) look(r *reader, fn func(kv.Reader) error) error {
 	snap, err := s.backend.Snapshot()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() {
 		r.ended = true
 		r.snap = nil
 		snap.Close()
 	}()
-	r.snap = snap
-	err = callClosure(func() error { return fn(r) })
-	return snap.Version(), err
+	r.snap, r.version = snap, snap.Version()
+	return callClosure(func() error { return fn(r) })
 }
 
 // becameDurable waits for the commit that made version; its error says that this

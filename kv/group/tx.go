@@ -22,7 +22,9 @@ type reader struct {
 	now   time.Time
 	snap  Snapshot
 	ended bool
-	doubt overlay // rows whose state is unknown since a failed commit
+
+	version uint64  // of snap, in a View
+	doubt   overlay // rows whose state is unknown since a failed commit
 }
 
 // Now implements [kv.Reader].
