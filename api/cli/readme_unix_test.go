@@ -353,6 +353,67 @@ func TestReadme(t *testing.T) {
 	}
 }
 
+// TestLinks follows the links of the documents, to files and to headings.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	for _, name := range []string{readme, "../GUIDE.md", "../../CHANGELOG.md"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
+			path, heading := found[1], found[2]
+			if strings.HasPrefix(path, "https://") {
+				continue
+			}
+			file := name
+			if path != "" {
+				file = filepath.Join(filepath.Dir(name), path)
+			}
+			target, err := os.ReadFile(file)
+			if err != nil || heading != "" && !headings(string(target))[heading] {
+				t.Errorf("%s: the link %s#%s leads nowhere (%v)", name, path, heading, err)
+			}
+		}
+	}
+}
+
+// headings are the anchors of a document.
+func headings(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, h := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		name := regexp.MustCompile(`[^a-z0-9 -]`).ReplaceAllString(strings.ToLower(h[1]), "")
+		found[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return found
+}
+
+// TestGuideConfigurations checks the configurations in the guide.
+func TestGuideConfigurations(t *testing.T) {
+	text, err := os.ReadFile("../GUIDE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(t.TempDir(), "gateway")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	listings := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(listings) == 0 {
+		t.Fatal("the guide has no configuration")
+	}
+	for _, l := range listings {
+		file := filepath.Join(t.TempDir(), "onced.yaml")
+		l[1] = strings.ReplaceAll(l[1], "/run/secrets/gateway", secret)
+		if err := os.WriteFile(file, []byte(l[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := run(t, "config", "check", "--config", file); got.code != 0 {
+			t.Errorf("%s\n%s", l[1], got.errors)
+		}
+	}
+}
+
 // TestReadmePattern is about what the test of the README lets pass.
 func TestReadmePattern(t *testing.T) {
 	for _, c := range []struct {
