@@ -13,6 +13,7 @@
 //   - A cursor is checked on every read. One that points before the oldest entry
 //     is answered with [GoneError], one that belongs to another history with
 //     [ConflictError]; both say how to go on. Nothing is ever skipped in silence.
+//   - A damaged entry keeps nobody from what comes before it.
 //
 // # What is not
 //

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,8 +34,10 @@ type Page struct {
 
 // Read returns the entries behind the cursor, at most limit (0 means
 // [DefaultLimit]). An empty cursor reads from the oldest entry kept. Errors:
-// [*CursorError], [*GoneError], [*ConflictError], and those of the store. The
-// same cursor gives the same events until retention removes them.
+// [*CursorError], [*GoneError], [*ConflictError], and those of the store. An entry
+// that cannot be read ends the page before it and is the error of the next
+// reading ([kv.ErrCorrupt], [kv.ErrNewer]): nothing is read past it. The same
+// cursor gives the same events until retention removes them.
 func (f *Feed) Read(ctx context.Context, s kv.Store, cursor string, limit int) (p Page, err error) {
 	err = s.View(ctx, func(rd kv.Reader) error {
 		got, err := ReadIn(rd, cursor, limit)
@@ -82,14 +85,13 @@ func (m meta) read(rd kv.Reader, next uint64, limit int) (Page, error) {
 	size := 0
 	r := kv.Range{From: entryKey(next), Limit: limit}
 	for row, err := range entryTable.Scan(rd, r) {
-		if err != nil {
-			return Page{}, err
+		var ev Event
+		if err == nil {
+			ev, err = eventOf(row, next+uint64(len(p.Events)))
 		}
-		want := next + uint64(len(p.Events))
-		if string(row.Key) != string(entryKey(want)) {
-			return Page{}, fmt.Errorf("feed: entry %d is missing: %w", want, kv.ErrCorrupt)
+		if unreadable(err) && len(p.Events) > 0 {
+			break // those before it are good; the next reading begins at it
 		}
-		ev, err := row.Value.event(want)
 		if err != nil {
 			return Page{}, err
 		}
@@ -108,6 +110,19 @@ func (m meta) read(rd kv.Reader, next uint64, limit int) (Page, error) {
 	}
 	p.Next, p.More = pos.encode(), last < m.Head
 	return p, nil
+}
+
+// eventOf returns the event of a row that must be the entry seq.
+func eventOf(row kv.Row[entry], seq uint64) (Event, error) {
+	if string(row.Key) != string(entryKey(seq)) {
+		return Event{}, fmt.Errorf("feed: entry %d is missing: %w", seq, kv.ErrCorrupt)
+	}
+	return row.Value.event(seq)
+}
+
+// unreadable reports an error of a row itself, not of the store.
+func unreadable(err error) bool {
+	return errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer)
 }
 
 // Latest returns the newest entries first, at most limit, with numbers below

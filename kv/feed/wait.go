@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"onced/kv"
@@ -63,22 +64,37 @@ func (f *Feed) Subscribe() (*Subscription, error) {
 }
 
 // Wait is [Feed.Read] that waits for an event when there is none. When ctx ends
-// first it returns the empty page, whose Next is valid, and no error.
+// first, also before the call, it returns no error but what there is then: the
+// events that a last reading found, or the empty page. Either way Next is valid,
+// so that a long poll always has a cursor to answer with.
 func (f *Feed) Wait(ctx context.Context, s kv.Store, cursor string, limit int) (Page, error) {
 	sub, err := f.Subscribe()
 	if err != nil {
 		return Page{}, err
 	}
 	defer sub.Close()
+	var seen Page // what was read last; its Next is set
 	for {
 		p, err := f.Read(ctx, s, cursor, limit)
-		if err != nil || len(p.Events) > 0 {
+		switch {
+		case err != nil && ended(ctx, err) && seen.Next != "":
+			return seen, nil
+		case err != nil && ended(ctx, err):
+			// One short View beyond the end: without it there is no cursor.
+			return f.Read(context.WithoutCancel(ctx), s, cursor, limit)
+		case err != nil || len(p.Events) > 0:
 			return p, err
 		}
+		seen = p
 		select {
 		case <-sub.C():
 		case <-ctx.Done():
-			return p, nil
+			return seen, nil
 		}
 	}
+}
+
+// ended reports that err says that ctx has ended.
+func ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
