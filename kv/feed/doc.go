@@ -22,6 +22,10 @@
 // nothing else, but it is the caller's mistake; [Feed.AppendOnce] prevents it for
 // as long as the first entry is kept.
 //
+// Nobody reads past a damaged entry, and [Feed.Trim] does not remove it: a hole
+// would be a fact that a consumer never learns. Restore the store from a copy
+// and call [Feed.NewEpoch].
+//
 // # What survives a crash
 //
 // Everything that was committed. Wake-ups do not survive, and need not: whoever
