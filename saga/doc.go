@@ -80,4 +80,53 @@
 // an error as Refused or NotDone only on the callee's word, or from before the
 // call. Run claim.Book.Recover after the start and claim.Book.SweepExpired and
 // [SweepOnce] from time to time.
+//
+// # Sagas
+//
+// A [Definition] is a saga: steps in different services that share no transaction,
+// each with an undo. An [Engine] runs it for a business key, through crashes:
+//
+//	checkout := saga.New("checkout").
+//		Step("loyalty", spendPoints, returnPoints).
+//		Step("charge", charge, refund, saga.Check(lookUpCharge)).
+//		Step("order", createOrder, nil)
+//	run, err := engine.Run(ctx, checkout, order.ID, order)
+//
+// Every run ends completed, or undone as a whole, or waits where a person sees it:
+// held (it is not known what stands, or nothing may be undone any more) or stuck (an
+// undo does not succeed). A person ends it with a verb, see [Engine.Operate]. The
+// rules are in package machine, a pure function; the engine stores and performs.
+//
+// What holds at every commit:
+//
+//   - The intent of a call is stored before it is made, its outcome after it. The
+//     outcome of one call and the intent of the next are one commit, if the slot of
+//     the next is held already and the engine does not drain; else the run is stored
+//     as ready, and as started once the slot is held. So n steps cost n+1 commits.
+//   - A business key has one run that counts, for ever: a start joins it, or gets
+//     its result. A run that was undone makes room for the next round. The key that a
+//     callee gets is derived from definition, business key, round and step, and for
+//     undos from the number of the undo; nothing else.
+//   - A run that has ended never changes. A success that becomes known after a run
+//     was undone is undone by a linked run.
+//   - The end of a run, and its need of a person, are events in the feed of the same
+//     commit ("run.completed", "run.compensated", "run.held", "run.stuck",
+//     "run.closed"), as are the acts of persons ("operator.run.retry" and others).
+//   - One call at a time per run. Runs are woken by kv/timer, signals and persons;
+//     an idle engine writes nothing and reads nothing.
+//
+// Where a crash falls: before the commit of an intent the call was never made. After
+// it, the call is unknown at the next start, and is looked up, sent again under the
+// same key, or held, as its step says. The next start takes up from an index what was
+// under way or due; runs that wait cost nothing.
+//
+// What is not promised: that a step's function, which may be called again after any
+// crash with the same key, has its effect once, unless the callee honours the key or
+// [Check] tells; and anything when what Check, [Repeatable], [UndoWhenAbsent] or a
+// signal say is not so.
+//
+// What the caller must do: use one Engine per store and process; register every
+// version of a definition that has open runs before the timers and Serve begin; call
+// [Engine.SweepRuns] from time to time; put no secret into inputs, outputs, reasons
+// and the texts of marked errors, which operators see.
 package saga

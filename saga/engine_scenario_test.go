@@ -1,0 +1,646 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"onced/kv"
+	"onced/kv/timer"
+	"onced/saga/machine"
+)
+
+// The scenarios are what users of other engines have reported.
+
+func TestCancelTakesEffectDuringAPause(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		s.plan["voucher"] = []string{"retry=50m"}
+		id := s.started()
+		settle()
+		began := time.Now()
+		s.mustAct(machine.Cancel, id, "")
+		if _, err := s.engine.Wait(s.Context(), id); !errors.Is(err, ErrUndone) {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		s.wantCalls("loyalty, voucher, undo loyalty")
+	})
+}
+
+func TestRetryNowTakesEffectDuringAPauseForOneAndAll(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		s.plan["loyalty"] = []string{"retry=50m", "retry=50m", "retry=50m"}
+		var ids []string
+		for i := range 3 {
+			st, err := s.engine.Start(s.Context(), s.def(), fmt.Sprint("o-", i), theOrder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, st.Run)
+		}
+		settle()
+		s.mustAct(machine.Retry, ids[0], "")
+		settle()
+		s.wantStatus(ids[0], machine.Completed)
+		act := Act{Verb: machine.Retry, Actor: "ann", Reason: "the service is back"}
+		dry, err := s.engine.OperateAll(s.Context(), Bulk{Definition: "checkout", DryRun: true}, act)
+		if err != nil || len(dry.Acted) != 2 || slices.Contains(dry.Acted, ids[0]) {
+			t.Errorf("a dry run: %+v, %v", dry, err)
+		}
+		settle()
+		s.wantStatus(ids[1], machine.Running)
+		if none, err := s.engine.OperateAll(s.Context(), Bulk{Definition: "other"}, act); err != nil ||
+			len(none.Acted)+len(none.Refused) > 0 {
+			t.Errorf("of another definition: %+v, %v", none, err)
+		}
+		all, err := s.engine.OperateAll(s.Context(), Bulk{Definition: "checkout", Limit: 1}, act)
+		if err != nil || len(all.Acted) != 1 || !all.More {
+			t.Errorf("one: %+v, %v", all, err)
+		}
+		settle()
+		all, err = s.engine.OperateAll(s.Context(), Bulk{Statuses: []machine.Status{machine.Running}}, act)
+		if err != nil || len(all.Acted) != 1 || all.More {
+			t.Errorf("all: %+v, %v", all, err)
+		}
+		settle()
+		for _, id := range ids {
+			s.wantStatus(id, machine.Completed)
+		}
+		if n := strings.Count(s.events(), "operator.run.retry"); n != 3 {
+			t.Errorf("%d acts in the feed", n)
+		}
+	})
+}
+
+func TestACallThatHangsIsCountedAtItsTimeOut(t *testing.T) {
+	inTill(t, twoSteps(Timeout(3*time.Second), Repeatable(time.Hour), Attempts(2)), func(t *testing.T,
+		s *till) {
+		s.plan["charge"] = []string{"hang"}
+		began := time.Now()
+		s.completed()
+		if took := time.Since(began); took < 3*time.Second || took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		s.wantCalls("charge, charge, order")
+	})
+}
+
+func TestACallThatIgnoresItsContextDoesNotHoldUpItsRun(t *testing.T) {
+	release := make(chan struct{})
+	defs := func(o *outside) []*Definition {
+		first := true
+		return []*Definition{New("deaf").Step("charge", func(ctx context.Context, in order) (receipt, error) {
+			if !first {
+				return o.act("charge")(ctx, in)
+			}
+			first = false
+			<-release
+			return o.act("charge")(ctx, in)
+		}, o.undo("charge"), Timeout(time.Second), Check(o.check("charge")), SettlesAfter(time.Hour))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		release = make(chan struct{})
+		id := s.started()
+		pass(time.Minute)
+		v := s.wantStatus(id, machine.Running)
+		if st := v.State.Steps[0]; st.Status != machine.Unknown {
+			t.Errorf("the step is %s", st.Status)
+		}
+		close(release) // it happens now, and says so
+		settle()
+		s.wantStatus(id, machine.Completed)
+		s.wantLedger("charge=1")
+	})
+}
+
+func TestAPanicIsAnUnknownOutcome(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"panic"}
+		f := s.failed(ErrNeedsPerson)
+		v := s.view(f.Run)
+		if v.State.Hold != machine.HoldUnknown || !strings.Contains(v.State.Steps[0].Error, "panicked") {
+			t.Errorf("held for %s: %s", v.State.Hold, v.State.Steps[0].Error)
+		}
+		if err := s.act(machine.Retry, f.Run, ""); err == nil {
+			t.Error("what may have happened was sent again")
+		}
+		s.mustAct(machine.MarkNotDone, f.Run, "charge")
+		if _, err := s.engine.Wait(s.Context(), f.Run); err != nil {
+			t.Fatal(err)
+		}
+		s.wantCalls("charge, charge, order")
+		s.wantLedger("charge=1 order=1")
+	})
+}
+
+func TestAPersonSaysThatItHappened(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"lost"}
+		f := s.failed(ErrNeedsPerson)
+		v, err := s.engine.Operate(s.Context(), f.Run, Act{Verb: machine.MarkDone, Step: "charge",
+			Actor:  "ann",
+			Reason: "seen at the gateway", Output: []byte(`{"no":7}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err = s.engine.Wait(s.Context(), v.Run); err != nil {
+			t.Fatal(err)
+		}
+		var r receipt
+		if err := v.Output("charge", &r); err != nil || r.No != 7 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		s.wantLedger("charge=1 order=1")
+	})
+}
+
+func TestVerbsAreCheckedAndAudited(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"lost"}
+		f := s.failed(ErrNeedsPerson)
+		v := s.view(f.Run)
+		good := Act{Verb: machine.Skip, Step: "charge", Actor: "ann", Reason: "a test", Revision: v.Revision}
+		for name, c := range map[string]struct {
+			change func(*Act)
+			id     string
+			want   error
+		}{
+			"no actor":     {func(a *Act) { a.Actor = "" }, f.Run, ErrInput},
+			"no reason":    {func(a *Act) { a.Reason = "" }, f.Run, ErrInput},
+			"long reason":  {func(a *Act) { a.Reason = strings.Repeat("x", 1001) }, f.Run, ErrInput},
+			"no JSON":      {func(a *Act) { a.Output = []byte("{") }, f.Run, ErrInput},
+			"no such step": {func(a *Act) { a.Step = "x" }, f.Run, ErrInput},
+			"old revision": {func(a *Act) { a.Revision-- }, f.Run, ErrVersion},
+			"no such run":  {func(*Act) {}, "run_x", ErrNoRun},
+		} {
+			a := good
+			c.change(&a)
+			if _, err := s.engine.Operate(s.Context(), c.id, a); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if after := s.view(f.Run); after.Revision != v.Revision {
+			t.Error("a refused act has changed the run")
+		}
+		if _, err := s.engine.Operate(s.Context(), f.Run, good); err != nil {
+			t.Fatal(err)
+		}
+		page, err := s.feed.Read(s.Context(), s.store, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, ev := range page.Events {
+			text := string(ev.Data)
+			found = found || ev.Type == "operator.run.skip" && strings.Contains(text, `"actor":"ann"`) &&
+				strings.Contains(text, `"reason":"a test"`) && strings.Contains(text, `"step":"charge"`)
+		}
+		if !found {
+			t.Error("the act is not in the feed")
+		}
+	})
+}
+
+func TestCloseEndsARunInEveryState(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		for i, plan := range []string{"lost", "retry=50m"} {
+			s.plan["charge"] = []string{plan}
+			st, err := s.engine.Start(s.Context(), s.def(), fmt.Sprint("o-", i), theOrder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settle()
+			s.mustAct(machine.Close, st.Run, "")
+			if err := s.act(machine.Cancel, st.Run, ""); err == nil {
+				t.Error("a closed run was cancelled")
+			}
+			if _, err := s.engine.Wait(s.Context(), st.Run); !errors.Is(err, ErrRunClosed) {
+				t.Error(err)
+			}
+		}
+		pass(time.Hour)
+		s.wantCalls("charge, charge")
+	})
+}
+
+func TestRerunIsANewLinkedRunWithNewKeys(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["order"] = []string{"refused"}
+		f := s.failed(ErrUndone)
+		act := Act{Actor: "ann", Reason: "the shelf is full again"}
+		st, err := s.engine.Rerun(s.Context(), f.Run, act)
+		if err != nil || st.Round != 2 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		if _, err := s.engine.Wait(s.Context(), st.Run); err != nil {
+			t.Fatal(err)
+		}
+		if v := s.view(st.Run); v.Parent != f.Run || v.Link != "rerun" ||
+			string(v.Input) != string(s.view(f.Run).Input) {
+			t.Errorf("the run is %+v", v)
+		}
+		if keys := s.keys["charge"]; len(keys) != 2 || keys[0] == keys[1] {
+			t.Errorf("keys: %v", keys)
+		}
+		if _, err := s.engine.Rerun(s.Context(), f.Run, act); err == nil {
+			t.Error("the old run was run again beside the new one")
+		}
+		if st, err = s.engine.Rerun(s.Context(), st.Run, act); err != nil || st.Round != 3 {
+			t.Errorf("of a completed one: %+v, %v", st, err)
+		}
+		settle()
+		if !strings.Contains(s.events(), "operator.run.rerun") {
+			t.Error("the act is not in the feed")
+		}
+	})
+}
+
+func TestSignalsEarlyDuplicateAndContradictory(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		s.after = func(call string) { // before the reply
+			if call == "charge" {
+				err := s.engine.Signal(s.Context(), Signal{Definition: "pay", Key: theOrder.ID,
+					Step: "charge",
+					Data: []byte(`"first"`)})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		s.plan["order"] = []string{"retry=1m"}
+		id := s.started()
+		settle()
+		before := s.view(id)
+		if before.State.Steps[0].Status != machine.Done {
+			t.Fatalf("the step is %s", before.State.Steps[0].Status)
+		}
+		s.signal(id, "charge", false)
+		if after := s.view(id); after.Revision != before.Revision {
+			t.Error("a signal that came twice has changed the run")
+		}
+		s.signal(id, "charge", true)
+		if v := s.wantStatus(id, machine.Held); v.State.Hold != machine.HoldContradiction {
+			t.Errorf("held for %s", v.State.Hold)
+		}
+		s.mustAct(machine.Retry, id, "")
+		if _, err := s.engine.Wait(s.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		for name, sig := range map[string]Signal{"step": {Run: id, Step: "x"}, "JSON": {Run: id,
+			Step: "charge",
+			Data: []byte("{")}} {
+			if err := s.engine.Signal(s.Context(), sig); !errors.Is(err, ErrInput) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := s.engine.Signal(s.Context(), Signal{Definition: "pay", Key: "x",
+			Step: "charge"}); !errors.Is(err,
+			ErrNoRun) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestASignalThatDoesNotComeIsLookedUp(t *testing.T) {
+	inTill(t, func(o *outside) []*Definition {
+		return twoSteps(AwaitFor(time.Hour), Check(o.check("charge")))(o)
+	}, func(t *testing.T, s *till) {
+		began := time.Now()
+		s.completed()
+		if took := time.Since(began); took != time.Hour {
+			t.Errorf("it took %v", took)
+		}
+		s.wantCalls("charge, check charge, order")
+	})
+}
+
+func TestDrainEndsCallsAndTheNextProcessGoesOn(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		s.before = func(call string) {
+			if call == "voucher" {
+				pass(5 * time.Second)
+			}
+		}
+		id := s.started()
+		settle()
+		s.stop() // the call under way ends, the next one does not begin
+		s.wantCalls("loyalty, voucher")
+		s.boot()
+		if v := s.view(id); v.State.Steps[1].Sends != 1 {
+			t.Errorf("the step was sent %d times", v.State.Steps[1].Sends)
+		}
+		if _, err := s.engine.Wait(s.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		s.wantCalls("loyalty, voucher, charge, order")
+	})
+}
+
+func TestAfterAKillTheNextCallLeavesAtOnce(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		block := make(chan struct{})
+		s.before = func(call string) {
+			if call == "voucher" {
+				<-block
+			}
+		}
+		id := s.started()
+		settle()
+		s.kill()
+		s.mu.Lock()
+		s.before = nil
+		s.mu.Unlock()
+		close(block)
+		settle()
+		began := time.Now()
+		for range 2 {
+			<-s.ended
+		}
+		s.boot()
+		settle()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if got := s.made(); got != "loyalty, voucher, check voucher, charge, order" {
+			t.Errorf("calls: %s", got)
+		}
+		s.wantStatus(id, machine.Completed)
+		s.wantLedger("charge=1 loyalty=1 order=1 voucher=1")
+	})
+}
+
+func TestBoundsPerDefinitionAndHost(t *testing.T) {
+	defs := func(o *outside) []*Definition {
+		slow := New("slow").Step("a", o.act("a"), o.undo("a"), Host("one")).
+			Step("b", o.act("b"), o.undo("b"), Host("two")).Step("c", o.act("c"), nil, Host("one"))
+		return []*Definition{slow, New("other").Step("x", o.act("x"), nil, Host("one"))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		s.stop()
+		s.cfg.Calls, s.cfg.PerDefinition, s.cfg.PerHost = 6, 4, 3
+		s.boot()
+		hosts := map[string]string{"a": "one", "b": "two", "c": "one", "x": "one"}
+		now, most := map[string]int{}, map[string]int{}
+		count := func(call string, n int) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			def := "slow"
+			if call == "x" {
+				def = "other"
+			}
+			for _, k := range []string{"all", def, hosts[call]} {
+				now[k] += n
+				most[k] = max(most[k], now[k])
+			}
+		}
+		s.before = func(call string) {
+			count(call, 1)
+			pass(time.Second)
+			count(call, -1)
+		}
+		for i := range 20 {
+			for _, d := range s.defs {
+				if _, err := s.engine.Start(s.Context(), d, fmt.Sprint(i), theOrder); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		pass(time.Hour)
+		if len(s.calls) != 80 || most["all"] > 6 || most["slow"] > 4 || most["one"] != 3 || most["two"] > 3 {
+			t.Errorf("%d calls, at most %v", len(s.calls), most)
+		}
+	})
+}
+
+func TestAnIdleEngineWritesNothing(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		counted := 0
+		s.stop()
+		s.wrap = func(st kv.Store) kv.Store { return countingStore{st, &counted} }
+		s.boot()
+		id := s.started()
+		settle()
+		before := counted
+		pass(1000 * time.Hour)
+		if counted != before {
+			t.Errorf("%d transactions while idle", counted-before)
+		}
+		s.signal(id, "charge", false)
+		settle()
+		s.wantStatus(id, machine.Completed)
+	})
+}
+
+// countingStore counts writing transactions.
+type countingStore struct {
+	kv.Store
+	n *int
+}
+
+func (c countingStore) Update(ctx context.Context, fn func(kv.Writer) error) error {
+	*c.n++
+	return c.Store.Update(ctx, fn)
+}
+
+func TestNStepsCostOneCommitMore(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		counted := 0
+		s.stop()
+		s.wrap = func(st kv.Store) kv.Store { return countingStore{st, &counted} }
+		s.boot()
+		settle()
+		s.completed()
+		if counted != 5 {
+			t.Errorf("%d commits for four steps", counted)
+		}
+		counted = 0
+		s.plan["order"] = []string{"refused"}
+		if _, err := s.engine.Run(s.Context(), s.def(), "other", theOrder); !errors.Is(err, ErrUndone) ||
+			counted != 8 {
+			t.Errorf("%d commits for four steps and three undos; %v", counted, err)
+		}
+	})
+}
+
+func TestHistoryIsCapped(t *testing.T) {
+	inTill(t, twoSteps(Attempts(500), Backoff(time.Second, time.Second)), func(t *testing.T, s *till) {
+		s.plan["charge"] = slices.Repeat([]string{"retry"}, 400)
+		v := s.completed()
+		if len(v.History) != 64 || v.Dropped != 2*400+5-64 {
+			t.Errorf("%d entries, %d dropped", len(v.History), v.Dropped)
+		}
+		if v.History[0].Note != machine.NoteSent || v.History[63].Note != machine.NoteEnd ||
+			v.History[1].Text != "busy" {
+			t.Errorf("the first is %+v, the last %+v", v.History[0], v.History[63])
+		}
+	})
+}
+
+func TestRunsAreSweptByTheirEndAndTheirKeysStay(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		first := s.completed().Run
+		s.plan["charge"] = []string{"retry=50m"}
+		late, err := s.engine.Start(s.Context(), s.def(), "late", theOrder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(31 * 24 * time.Hour)
+		for i := range 5 {
+			if _, err := s.engine.Run(s.Context(), s.def(), fmt.Sprint("new-", i), theOrder); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.wantStatus(late.Run, machine.Completed)
+		n, err := s.engine.SweepRuns(s.Context(), 0)
+		if err != nil || n != 2 {
+			t.Fatalf("%d removed, %v", n, err)
+		}
+		if _, err := s.engine.Get(s.Context(), first); !errors.Is(err, ErrNoRun) {
+			t.Error(err)
+		}
+		st, err := s.engine.Start(s.Context(), s.def(), theOrder.ID, theOrder)
+		if err != nil || !st.Joined || st.Run != first || st.Status != machine.Completed {
+			t.Errorf("a start after the sweep: %+v, %v", st, err)
+		}
+		if v, err := s.engine.Find(s.Context(), "pay", theOrder.ID); err != nil ||
+			v.State.Status != machine.Completed {
+			t.Errorf("%+v, %v", v, err)
+		}
+		pass(31 * 24 * time.Hour)
+		for _, want := range []int{2, 2, 1, 0} {
+			if n, err := s.engine.SweepRuns(s.Context(), 2); err != nil || n != want {
+				t.Errorf("%d removed, want %d; %v", n, want, err)
+			}
+		}
+	})
+}
+
+func TestPagesAreStableWhileRunsAreAdded(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		add := func(n int, label string) {
+			for range n {
+				pass(time.Millisecond)
+				_, err := s.engine.StartRun(s.Context(), StartRequest{Definition: "pay",
+					Key:    fmt.Sprint(label, time.Now()),
+					Labels: map[string]string{"kind": label}})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		add(50, "old")
+		seen := map[string]bool{}
+		q := Query{Limit: 7, Label: "kind"}
+		for {
+			page, next, err := s.engine.List(s.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range page {
+				if seen[v.Run] || v.Labels["kind"] != "old" {
+					t.Errorf("%s is there again, or new", v.Run)
+				}
+				seen[v.Run] = true
+			}
+			if q.Cursor = next; next == "" {
+				break
+			}
+			add(3, "new")
+		}
+		if len(seen) != 50 {
+			t.Errorf("%d runs", len(seen))
+		}
+		page, _, err := s.engine.List(s.Context(), Query{Label: "kind", Value: "new", Limit: 500})
+		if err != nil || len(page) != 21 {
+			t.Errorf("%d new ones, %v", len(page), err)
+		}
+	})
+}
+
+func TestAThousandWaitingRunsGoOnWithTheirSignals(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		const runs = 1000
+		for i := range runs {
+			if _, err := s.engine.Start(s.Context(), s.def(), fmt.Sprint(i), theOrder); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		s.stop()
+		s.boot()
+		settle()
+		if n := len(s.calls); n != runs {
+			t.Fatalf("%d calls", n)
+		}
+		for i := range runs {
+			err := s.engine.Signal(s.Context(), Signal{Definition: "pay", Key: fmt.Sprint(i), Step: "charge"})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		s.wantLedger(fmt.Sprintf("charge=%d order=%d", runs, runs))
+	})
+}
+
+func TestABrokenRunIsParkedAndTheOthersGoOn(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"retry=1m"}
+		id := s.started()
+		settle()
+		// The handler of its timer fails at every wake-up, as it would by a bug.
+		err := s.store.Update(s.Context(), func(w kv.Writer) error {
+			at := s.view1(w, id)
+			return s.engine.wake(s.Context(), w, timer.Timer{Kind: timerKind, Owner: id, Due: at,
+				Attempts: brokenAfter, LastError: "a bug"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := s.wantStatus(id, machine.Held); v.State.Hold != machine.HoldBroken ||
+			v.State.Reason != "a bug" {
+			t.Errorf("held for %s: %s", v.State.Hold, v.State.Reason)
+		}
+		if _, err := s.engine.Run(s.Context(), s.def(), "other", theOrder); err != nil {
+			t.Error(err)
+		}
+		s.mustAct(machine.Retry, id, "")
+		if _, err := s.engine.Wait(s.Context(), id); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// view1 is when the timer of the run is due.
+func (s *till) view1(w kv.Writer, id string) time.Time {
+	r, err := loadRun(w, id)
+	if err != nil || r == nil {
+		s.Fatal(r, err)
+	}
+	return r.wake
+}
+
+func TestObserverIsTold(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		s.plan["order"] = []string{"refused"}
+		s.plan["charge"] = []string{"lost"}
+		s.failed(ErrUndone)
+		settle()
+		s.seen.mu.Lock()
+		defer s.seen.mu.Unlock()
+		want := map[string]int{"action done": 2, "action unknown": 1, "check done": 1, "action refused": 1,
+			"undo done": 3}
+		if fmt.Sprint(s.seen.calls) != fmt.Sprint(want) {
+			t.Errorf("calls: %v", s.seen.calls)
+		}
+		if fmt.Sprint(s.seen.statuses) != "map[compensated:1 compensating:1 running:1]" {
+			t.Errorf("statuses: %v", s.seen.statuses)
+		}
+	})
+}
