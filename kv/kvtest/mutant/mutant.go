@@ -8,8 +8,10 @@
 //
 // It guarantees that a listed mutant compiles, that its tests exist and pass
 // without it, and that they fail with it; a test that hangs until its limit has
-// noticed too. It does not say that other mistakes would be noticed. The caller
-// lists the mistakes worth a mutant, with the reason of each.
+// noticed too, and is named in [Stats]. The limit is three times what the tests
+// took without the mutant, and 10 seconds at least. It does not say that other
+// mistakes would be noticed. The caller lists the mistakes worth a mutant, with
+// the reason of each.
 package mutant
 
 import (
@@ -46,17 +48,41 @@ type Mutant struct {
 type Runner struct {
 	root    string        // the module
 	work    string        // holds overlays and test programs
-	timeout time.Duration // of one run of the tests
+	timeout time.Duration // of one run of the tests, at most
 
 	mu    sync.Mutex
-	sound map[string]func() error // package and test → whether they pass as they are
+	bins  map[string]func() (string, error)        // package → its tests as they are
+	sound map[string]func() (time.Duration, error) // package and test → what they take so
+	stats Stats
 }
 
-// NewRunner makes a runner for the module at root. Temporary files go to work.
-// Tests that run longer than timeout are ended, and have noticed.
-func NewRunner(root, work string, timeout time.Duration) *Runner {
-	return &Runner{root: root, work: work, timeout: timeout, sound: map[string]func() error{}}
+// Stats say what a Runner has done.
+type Stats struct {
+	Noticed int      // mutants that a test noticed
+	Hung    []string // those of them noticed by a test that hung: worth a look, for each costs its limit
 }
+
+// NewRunner makes a runner for the module at root. Temporary files go to work,
+// which the caller removes. No run of tests takes longer than timeout.
+func NewRunner(root, work string, timeout time.Duration) *Runner {
+	return &Runner{root: root, work: work, timeout: timeout, bins: map[string]func() (string, error){},
+		sound: map[string]func() (time.Duration, error){}}
+}
+
+// Stats returns what was done so far.
+func (r *Runner) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Stats{Noticed: r.stats.Noticed, Hung: slices.Clone(r.stats.Hung)}
+}
+
+// The limit of a mutant's tests is hangFactor times what they take without it,
+// and leastLimit at least: on a busy machine a quick test may take seconds, and
+// must not be taken for one that hangs.
+const (
+	hangFactor = 3
+	leastLimit = 10 * time.Second
+)
 
 // SurvivedError says that no test noticed a mutant.
 type SurvivedError struct {
@@ -136,7 +162,8 @@ func read(name string) ([]Mutant, error) {
 // they do not, and another error when the mutant itself is wrong: it does not
 // apply or compile, or its tests do not exist or fail without it.
 func (r *Runner) Run(ctx context.Context, m Mutant) error {
-	if err := r.soundOnce(ctx, m)(); err != nil {
+	took, err := r.soundOnce(ctx, m)()
+	if err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp(r.work, "mutant-")
@@ -152,50 +179,79 @@ func (r *Runner) Run(ctx context.Context, m Mutant) error {
 	if err := r.build(ctx, m.Package, bin, "-overlay", overlay); err != nil {
 		return fmt.Errorf("mutant %q does not compile: %w", m.Name, err)
 	}
-	out, err := r.run(ctx, m, bin)
+	limit := min(max(hangFactor*took, leastLimit), r.timeout)
+	out, err := r.run(ctx, m, bin, "-test.failfast", "-test.timeout", limit.String())
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return &SurvivedError{Mutant: m, Output: out}
 	case errors.As(err, &exit) && exit.Exited() && ctx.Err() == nil:
+		r.noticed(m, out)
 		return nil // ended by a signal would say nothing of the tests
 	}
 	return fmt.Errorf("mutant %q: %w\n%s", m.Name, err, out)
 }
 
+func (r *Runner) noticed(m Mutant, out string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stats.Noticed++
+	if strings.Contains(out, "panic: test timed out") {
+		r.stats.Hung = append(r.stats.Hung, m.Name)
+	}
+}
+
 // soundOnce returns the check of the tests without a mutant; it runs once for
 // all mutants that share the tests.
-func (r *Runner) soundOnce(ctx context.Context, m Mutant) func() error {
+func (r *Runner) soundOnce(ctx context.Context, m Mutant) func() (time.Duration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := m.Package + "\x00" + m.Test
 	if r.sound[key] == nil {
-		r.sound[key] = sync.OnceValue(func() error { return r.checkSound(ctx, m) })
+		r.sound[key] = sync.OnceValues(func() (time.Duration, error) { return r.checkSound(ctx, m) })
 	}
 	return r.sound[key]
 }
 
-// checkSound makes sure that the tests exist and pass as they are.
-func (r *Runner) checkSound(ctx context.Context, m Mutant) error {
-	dir, err := os.MkdirTemp(r.work, "sound-")
+// buildOnce returns the tests of a package without a mutant.
+func (r *Runner) buildOnce(ctx context.Context, pkg string) func() (bin string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bins[pkg] == nil {
+		r.bins[pkg] = sync.OnceValues(func() (string, error) {
+			dir, err := os.MkdirTemp(r.work, "sound-")
+			if err != nil {
+				return "", err
+			}
+			bin := filepath.Join(dir, "sound.test")
+			if err := r.build(ctx, pkg, bin); err != nil {
+				return "", fmt.Errorf("%s does not compile without a mutant: %w", pkg, err)
+			}
+			return bin, nil
+		})
+	}
+	return r.bins[pkg]
+}
+
+// checkSound makes sure that the tests exist and pass as they are, and returns
+// how long they take.
+func (r *Runner) checkSound(ctx context.Context, m Mutant) (time.Duration, error) {
+	bin, err := r.buildOnce(ctx, m.Package)()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer os.RemoveAll(dir)
-	bin := filepath.Join(dir, "sound.test")
-	if err := r.build(ctx, m.Package, bin); err != nil {
-		return fmt.Errorf("%s does not compile without a mutant: %w", m.Package, err)
-	}
-	out, err := r.run(ctx, m, bin, "-test.v")
+	start := time.Now()
+	out, err := r.run(ctx, m, bin, "-test.v", "-test.timeout", r.timeout.String())
+	took := time.Since(start)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s in %s fails without a mutant: %w\n%s", m.Test, m.Package, err, out)
+		return 0, fmt.Errorf("%s in %s fails without a mutant: %w\n%s", m.Test, m.Package, err, out)
 	case !strings.Contains(out, "--- PASS"):
-		return fmt.Errorf("%s in %s ran no test:\n%s", m.Test, m.Package, out)
+		return 0, fmt.Errorf("%s in %s ran no test:\n%s", m.Test, m.Package, out)
 	case strings.Contains(out, "--- SKIP"):
-		return fmt.Errorf("%s in %s skips a test:\n%s", m.Test, m.Package, out)
+		return 0, fmt.Errorf("%s in %s skips a test:\n%s", m.Test, m.Package, out)
 	}
-	return nil
+	return took, nil
 }
 
 // overlay writes the changed source, and the file that tells the Go tool to
@@ -224,7 +280,7 @@ func (r *Runner) overlay(dir string, m Mutant) (string, error) {
 }
 
 func (r *Runner) build(ctx context.Context, pkg, bin string, flags ...string) error {
-	args := append([]string{"test", "-c", "-o", bin}, flags...)
+	args := append([]string{"test", "-vet=off", "-c", "-o", bin}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 	cmd.Dir = r.root
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -238,8 +294,7 @@ func (r *Runner) build(ctx context.Context, pkg, bin string, flags ...string) er
 
 // run runs the tests in the folder of their package, as go test does.
 func (r *Runner) run(ctx context.Context, m Mutant, bin string, flags ...string) (string, error) {
-	args := []string{"-test.run", m.Test, "-test.count=1", "-test.timeout", r.timeout.String()}
-	args = append(args, flags...)
+	args := append([]string{"-test.run", m.Test, "-test.count=1"}, flags...)
 	cmd := exec.CommandContext(ctx, bin, args...)
 	cmd.Dir = filepath.Join(r.root, filepath.FromSlash(m.Package))
 	out, err := cmd.CombinedOutput()

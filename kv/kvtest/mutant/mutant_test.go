@@ -13,6 +13,10 @@ import (
 // compiler and the linker.
 const atOnce = 2
 
+// fewest is how many mutants there are at least. Whoever adds some may raise it;
+// who takes some away lowers it with a reason.
+const fewest = 220
+
 // TestMutants runs every mutant that a package of this module lists.
 func TestMutants(t *testing.T) {
 	root, err := filepath.Abs("../../..")
@@ -23,10 +27,20 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(lists) == 0 {
-		t.Fatal("no list of mutants found")
+	listed := 0
+	for _, list := range lists {
+		listed += len(list)
+	}
+	if listed < fewest {
+		t.Errorf("%d mutants are listed; there were %d", listed, fewest)
 	}
 	r := NewRunner(root, t.TempDir(), time.Minute)
+	start := time.Now()
+	t.Cleanup(func() { // after all of them
+		s := r.Stats()
+		t.Logf("%d mutants listed, %d noticed in %s; noticed by a test that hung: %d %q",
+			listed, s.Noticed, time.Since(start).Round(time.Second), len(s.Hung), s.Hung)
+	})
 	slots := make(chan struct{}, atOnce)
 	for file, list := range lists {
 		for _, m := range list {
@@ -83,6 +97,21 @@ func TestRunner(t *testing.T) {
 				t.Errorf("is a SurvivedError: %t, want %t", got, want)
 			}
 		})
+	}
+	if s := r.Stats(); s.Noticed != 4 || len(s.Hung) != 1 {
+		t.Errorf("%+v, want 4 noticed, 1 of them by a hang", s)
+	}
+}
+
+// A mutant that hangs costs a small multiple of what its tests take, not the
+// limit of all tests.
+func TestAHangIsCutShort(t *testing.T) {
+	t.Parallel()
+	r := NewRunner(abs(t, "testdata/module"), t.TempDir(), time.Hour)
+	err := r.Run(t.Context(), Mutant{Name: "hang", File: "sum/sum.go", Old: "a + b", New: "hang(a)",
+		Package: "./sum", Test: "^TestSum$"})
+	if s := r.Stats(); err != nil || len(s.Hung) != 1 {
+		t.Errorf("%v, %+v", err, s)
 	}
 }
 
