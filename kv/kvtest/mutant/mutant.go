@@ -28,6 +28,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"onced/kv"
 )
 
 // ListName is where a package keeps its list of mutants.
@@ -49,6 +51,7 @@ type Runner struct {
 	root    string        // the module
 	work    string        // holds overlays and test programs
 	timeout time.Duration // of one run of the tests, at most
+	clock   kv.Clock
 
 	mu    sync.Mutex
 	bins  map[string]func() (string, error)        // package → its tests as they are
@@ -65,8 +68,8 @@ type Stats struct {
 // NewRunner makes a runner for the module at root. Temporary files go to work,
 // which the caller removes. No run of tests takes longer than timeout.
 func NewRunner(root, work string, timeout time.Duration) *Runner {
-	return &Runner{root: root, work: work, timeout: timeout, bins: map[string]func() (string, error){},
-		sound: map[string]func() (time.Duration, error){}}
+	return &Runner{root: root, work: work, timeout: timeout, clock: kv.SystemClock(),
+		bins: map[string]func() (string, error){}, sound: map[string]func() (time.Duration, error){}}
 }
 
 // Stats returns what was done so far.
@@ -240,9 +243,9 @@ func (r *Runner) checkSound(ctx context.Context, m Mutant) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	start := time.Now()
+	start := r.clock.Now()
 	out, err := r.run(ctx, m, bin, "-test.v", "-test.timeout", r.timeout.String())
-	took := time.Since(start)
+	took := r.clock.Now().Sub(start)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%s in %s fails without a mutant: %w\n%s", m.Test, m.Package, err, out)
