@@ -216,7 +216,8 @@ func (r *tour) typeIn(term *terminal, commands string, stays bool) (printed, sta
 	last := ""
 	if stays {
 		lines := strings.Split(strings.TrimSpace(commands), "\n")
-		commands, last = strings.Join(lines[:len(lines)-1], "\n"), lines[len(lines)-1]+" </dev/null & PID=$!\n"
+		commands = strings.Join(lines[:len(lines)-1], "\n")
+		last = lines[len(lines)-1] + " </dev/null & PID=$!\n"
 	}
 	const mark = "=== end of step"
 	_, _ = fmt.Fprintf(term.in, "eval \"$(cat <<'END'\n%s\nEND\n)\" </dev/null\nSTATUS=$?\n%s"+
@@ -244,16 +245,16 @@ func (r *tour) await(term *terminal, ready func(string) bool) string {
 }
 
 func (r *tour) toReal(s string) string {
-	for documented, real := range r.real {
-		s = strings.ReplaceAll(s, documented, real)
+	for documented, actual := range r.real {
+		s = strings.ReplaceAll(s, documented, actual)
 	}
 	return s
 }
 
 // shown is output as the README would have it.
 func (r *tour) shown(s string) string {
-	for documented, real := range r.real {
-		s = strings.ReplaceAll(s, real, documented)
+	for documented, actual := range r.real {
+		s = strings.ReplaceAll(s, actual, documented)
 	}
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -266,8 +267,8 @@ func (r *tour) shown(s string) string {
 func (r *tour) learn(name, text string) {
 	documented := map[string]string{"0": "http://localhost:3000", "1": "http://127.0.0.1:9000",
 		"2": "http://127.0.0.1:8080"}[name]
-	if real := regexp.MustCompile(`http://[a-z0-9.]+:\d+`).FindString(text); real != "" && documented != "" {
-		r.real[documented] = real
+	if url := regexp.MustCompile(`http://[a-z0-9.]+:\d+`).FindString(text); url != "" && documented != "" {
+		r.real[documented] = url
 	}
 	if token := regexp.MustCompile(`onced_[a-z2-7]{52}`).FindString(text); token != "" {
 		r.real["onced_…"] = token

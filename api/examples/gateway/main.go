@@ -142,5 +142,7 @@ type problem struct {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // an error means that the caller has gone
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		return // the caller has gone
+	}
 }
