@@ -41,8 +41,11 @@ const ReplayedHeader = "Idempotency-Replayed"
 // allow.
 func EndToEnd(h http.Header) http.Header {
 	out := make(http.Header, len(h))
-	listed := map[string]bool{}
+	var listed map[string]bool
 	for _, list := range h["Connection"] {
+		if listed == nil {
+			listed = map[string]bool{}
+		}
 		for name := range strings.SplitSeq(list, ",") {
 			listed[textproto.CanonicalMIMEHeaderKey(strings.Trim(name, " \t"))] = true
 		}
@@ -50,6 +53,10 @@ func EndToEnd(h http.Header) http.Header {
 	for name, values := range h {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if slices.Contains(hopHeaders, canonical) || listed[canonical] || !isToken(name) {
+			continue
+		}
+		if _, twice := out[canonical]; !twice && !slices.ContainsFunc(values, isNoValue) {
+			out[canonical] = slices.Clip(values) // shared: whoever appends makes a copy
 			continue
 		}
 		for _, v := range values {
@@ -64,13 +71,15 @@ func EndToEnd(h http.Header) http.Header {
 // isToken accepts the names of headers.
 func isToken(s string) bool {
 	for _, c := range []byte(s) {
-		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alnum && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-'
+		if !alnum && strings.IndexByte("!#$%&'*+.^_`|~", c) < 0 {
 			return false
 		}
 	}
 	return s != ""
 }
+
+func isNoValue(s string) bool { return !isValue(s) }
 
 // isValue refuses what could end a header line.
 func isValue(s string) bool {
