@@ -93,16 +93,20 @@ func safe(method string) bool {
 // them: it takes their presence for leave to send a request without a body again
 // when a reused connection breaks. Names of headers do not depend on case.
 func hideKeys(h http.Header) http.Header {
-	h = h.Clone()
-	for canonical, spelled := range map[string]string{
-		"Idempotency-Key": "Idempotency-key", "X-Idempotency-Key": "X-Idempotency-key",
-	} {
-		if values, ok := h[canonical]; ok {
-			delete(h, canonical)
-			h[spelled] = values
-		}
+	if h["Idempotency-Key"] == nil && h["X-Idempotency-Key"] == nil {
+		return h
 	}
-	return h
+	out := make(http.Header, len(h))
+	for name, values := range h {
+		switch name {
+		case "Idempotency-Key":
+			name = "Idempotency-key"
+		case "X-Idempotency-Key":
+			name = "X-Idempotency-key"
+		}
+		out[name] = values
+	}
+	return out
 }
 
 // outgoing is what is known of the connections that one request was given.
