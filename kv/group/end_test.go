@@ -139,3 +139,19 @@ func TestAPanicInAViewWaitsForWhatItSaw(t *testing.T) {
 		f.close()
 	})
 }
+
+func TestAClockThatPanicsFailsTheWholeGroup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Readings: of each write its instant and its limits, of each commit its start.
+		f := start(t, &disk{gate: make(chan error)}, group.Options{Clock: &brokenClock{panicAt: 8}})
+		a, b, c := f.put("a", "1"), f.put("b", "2"), f.put("c", "3")
+		f.waits("before the first commit", a, b, c)
+		f.pass(nil)
+		f.ends("a", a, nil)
+		f.ends("c, which b leads", c, kv.ErrCommitUnknown)
+		if !b.ended() {
+			t.Error("the leader waits for ever")
+		}
+		f.close()
+	})
+}
