@@ -202,6 +202,54 @@ func TestOnceKeepForAHundredYears(t *testing.T) {
 	}
 }
 
+// Damaged rows, and places of no id, in front of good ones stop no sweep.
+func TestSweepOncePassesOverDamage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 3 {
+		if _, err := r.once(fmt.Sprint("d", i), credit("ada"), KeepFor(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := r.store.Update(t.Context(), func(w kv.Writer) error {
+		for i := range 2*sweepPage + 1 {
+			id := claim.ID{Scope: "credits", Key: fmt.Sprint("none-", i)}
+			if err := w.Put(onceExpiryTable, onceExpiryKey(7, id), nil); err != nil {
+				return err
+			}
+		}
+		for _, key := range [][]byte{{1}, kv.Key{}.Int(6)} {
+			if err := w.Put(onceExpiryTable, key, nil); err != nil {
+				return err
+			}
+		}
+		return w.Put(onceTable.ID(), onceKey(claim.ID{Scope: "credits", Key: "d1"}), []byte("x"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := SweepOnce(t.Context(), r.store, 0); n != 0 || !errors.Is(err, kv.ErrCorrupt) {
+		t.Errorf("before it is due: %d, %v", n, err)
+	}
+	r.clock.add(time.Hour)
+	for _, want := range []int{2, 0} {
+		if n, err := SweepOnce(t.Context(), r.store, 0); n != want || !errors.Is(err, kv.ErrCorrupt) {
+			t.Errorf("swept %d, want %d, %v", n, want, err)
+		}
+	}
+	left := 0
+	for range kv.Pages(t.Context(), r.store, onceExpiryTable, kv.Range{}, 0) {
+		left++
+	}
+	if left != 3 { // the two keys that cannot be read, and that of the damaged id
+		t.Errorf("%d rows are left", left)
+	}
+	if err := r.store.Close(); err != nil { // its rules are broken on purpose
+		t.Error(err)
+	}
+	r.store = nil
+}
+
 // The store may run a closure more than once (the rigs on memkv always do): the
 // effect inside it commits once, and an effect outside is never in a closure.
 func TestXS07_RerunClosuresHaveOneEffect(t *testing.T) {

@@ -1,7 +1,9 @@
 package saga
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"onced/kv"
@@ -11,58 +13,71 @@ import (
 // sweepPage is how many rows one transaction of a sweep looks at.
 const sweepPage = 256
 
-// SweepOnce removes ids whose [KeepFor] has passed, at most limit of them (0
-// means all), in small transactions beside live work, and returns how many.
-// With nothing to do it costs one read.
+// SweepOnce removes ids whose [KeepFor] had passed when it began, at most limit of
+// them (0 means all), in small transactions beside live work, and returns how many.
+// With nothing to do it costs one read. Places among those that expire which
+// belong to no id are removed too. Damaged rows are passed over; the first is named
+// by an error once the rest is done.
 func SweepOnce(ctx context.Context, store kv.Store, limit int) (removed int, err error) {
+	var damage error
+	var r kv.Range
 	for {
-		page := sweepPage
+		r.Limit = sweepPage
 		if limit > 0 {
-			page = min(page, limit-removed)
+			r.Limit = min(sweepPage, limit-removed)
 		}
-		if page == 0 {
-			return removed, nil
+		if r.Limit == 0 {
+			return removed, damage
 		}
-		due, err := onceDue(ctx, store, page)
+		due, err := onceDue(ctx, store, &r)
 		if err != nil || len(due) == 0 {
-			return removed, err
+			return removed, errors.Join(err, damage)
 		}
-		n, err := sweepAll(ctx, store, due)
-		removed += n
-		if err != nil || n == 0 { // nothing that is still due
-			return removed, err
+		got, err := sweepAll(ctx, store, due)
+		if err != nil {
+			return removed, errors.Join(err, damage)
 		}
+		removed += got.removed
+		damage = cmp.Or(damage, got.damage)
+		r.From = append(due[len(due)-1], 0)
 	}
 }
 
-func sweepAll(ctx context.Context, store kv.Store, due [][]byte) (removed int, err error) {
-	err = store.Update(ctx, func(w kv.Writer) error {
-		n := 0
+type sweptPage struct {
+	removed int
+	damage  error // the first
+}
+
+func sweepAll(ctx context.Context, store kv.Store, due [][]byte) (sweptPage, error) {
+	var out sweptPage
+	err := store.Update(ctx, func(w kv.Writer) error {
+		var got sweptPage
 		for _, key := range due {
 			gone, err := sweepOne(w, key)
-			if err != nil {
+			switch {
+			case errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer):
+				got.damage = cmp.Or(got.damage, err)
+			case err != nil:
 				return err
-			}
-			if gone {
-				n++
+			case gone:
+				got.removed++
 			}
 		}
-		removed = n
+		out = got
 		return nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	return removed, nil
+	return out, err
 }
 
 // onceDue lists rows of the expiry table that are due.
-func onceDue(ctx context.Context, store kv.Store, limit int) ([][]byte, error) {
+func onceDue(ctx context.Context, store kv.Store, r *kv.Range) ([][]byte, error) {
 	var due [][]byte
 	err := store.View(ctx, func(rd kv.Reader) error {
+		if r.To == nil { // or new rows would come for ever under live work
+			r.To = kv.Key{}.Int(kv.UnixNano(rd.Now())).Range().To
+		}
 		due = due[:0]
-		r := kv.Range{To: kv.Key{}.Int(kv.UnixNano(rd.Now())).Range().To, Limit: limit}
-		for e, err := range rd.Scan(onceExpiryTable, r) {
+		for e, err := range rd.Scan(onceExpiryTable, *r) {
 			if err != nil {
 				return err
 			}
@@ -74,7 +89,8 @@ func onceDue(ctx context.Context, store kv.Store, limit int) ([][]byte, error) {
 }
 
 // sweepOne removes an id and its place among those that expire, if it is still
-// due: what was scanned is a hint.
+// due: what was scanned is a hint. A place that is not, or no longer, that of an id
+// is removed alone.
 func sweepOne(w kv.Writer, key []byte) (gone bool, err error) {
 	expires, id, err := decodeOnceExpiry(key)
 	if err != nil {
@@ -82,13 +98,19 @@ func sweepOne(w kv.Writer, key []byte) (gone bool, err error) {
 	}
 	rowKey := onceKey(id)
 	row, ok, err := onceTable.Get(w, rowKey)
-	if err != nil || !ok || row.Expires != expires || !row.expired(w.Now()) {
+	if err != nil {
 		return false, err
 	}
-	if err := onceTable.Delete(w, rowKey); err != nil {
-		return false, err
+	if ok && row.Expires == expires {
+		if !row.expired(w.Now()) { // the clock was set back
+			return false, nil
+		}
+		if err := onceTable.Delete(w, rowKey); err != nil {
+			return false, err
+		}
+		gone = true
 	}
-	return true, w.Delete(onceExpiryTable, key)
+	return gone, w.Delete(onceExpiryTable, key)
 }
 
 func decodeOnceExpiry(key []byte) (expires int64, id claim.ID, err error) {

@@ -18,7 +18,8 @@ type Claim struct {
 	Record Record
 	// Age is how long a claim that is still open has been so.
 	Age time.Duration
-	// Err says, in listings, why the record could not be read; it is then empty.
+	// Err says, in listings, why the row could not be read; the record is then
+	// empty, and so is the ID when the damage is in the row's key.
 	Err error
 }
 
@@ -148,11 +149,11 @@ func (b *Book) listed(rd kv.Reader, t kv.TableID, e kv.Entry) (Claim, bool, erro
 	} else {
 		id, err = decodeRecordKey(e.Key)
 	}
-	if err != nil {
-		return Claim{}, false, err
+	if err != nil { // one damaged row must not hide the others
+		return Claim{Err: err}, true, nil
 	}
 	c, ok, err := b.GetTx(rd, id)
-	if isDamage(err) { // one damaged row must not hide the others
+	if isDamage(err) {
 		return Claim{ID: id, Err: err}, true, nil
 	}
 	return c, ok, err

@@ -141,12 +141,15 @@ func isDamage(err error) bool { return errors.Is(err, kv.ErrCorrupt) || errors.I
 // load reads the record of id, or nil when it is absent.
 func load(rd kv.Reader, id ID) (*Record, error) {
 	raw, ok, err := recordTable.Get(rd, recordKey(id))
-	if err != nil || !ok {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("claim: scope %q, key %q: %w", id.Scope, id.Key, err)
+	}
+	if !ok {
+		return nil, nil
 	}
 	r, err := raw.record()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("claim: scope %q, key %q: %w", id.Scope, id.Key, err)
 	}
 	return &r, nil
 }

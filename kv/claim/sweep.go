@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -18,47 +19,52 @@ const (
 type Swept struct {
 	// Removed is how many claims were removed.
 	Removed int
-	// More is true when the sweep ended at its limit.
+	// Damaged is how many rows were passed over because they cannot be read.
+	Damaged int
+	// More is true when the sweep ended at its limit and rows were left.
 	More bool
 }
 
 // SweepExpired removes terminal claims whose retention had passed when it began,
 // at most limit of them (0 means no limit), in small transactions beside live work.
 // A claim without an outcome is never removed. With nothing to do it costs one
-// read. Each claim is read again in the transaction that removes it. Damaged
-// claims are passed over; they are named by an error once the rest is done.
+// read. Each claim is read again in the transaction that removes it. Rows of the
+// index that belong to no claim are removed. Damaged rows are passed over; the
+// first is named by an error once the rest is done.
 func (b *Book) SweepExpired(ctx context.Context, limit int) (Swept, error) {
 	var out Swept
 	var damage error
 	var r kv.Range
 	for {
-		want := passRows
+		r.Limit = passRows
 		if limit > 0 {
-			want = min(want, limit-out.Removed)
+			r.Limit = min(passRows, limit-out.Removed)
 		}
-		if want == 0 {
-			return Swept{out.Removed, true}, damage
+		full := r.Limit == 0
+		if full { // is anything left?
+			r.Limit = 1
 		}
-		r.Limit = want
 		due, err := b.due(ctx, &r)
-		if err != nil || len(due) == 0 {
+		if err != nil || len(due) == 0 || full {
+			out.More = full && len(due) > 0
 			return out, errors.Join(err, damage)
 		}
 		got, err := b.sweepBatch(ctx, due)
 		if err != nil {
-			return out, err
+			return out, errors.Join(err, damage)
 		}
 		out.Removed += got.removed
-		if damage == nil {
-			damage = got.damage
-		}
+		out.Damaged += got.damaged
+		damage = cmp.Or(damage, got.damage)
 		r.From = append(due[got.seen-1].key, 0)
 	}
 }
 
+// indexed is a row of an index.
 type indexed struct {
-	key kv.Key // of the index row
-	id  ID
+	key    kv.Key
+	id     ID
+	damage error // the key names no claim
 }
 
 // due reads index rows of what has expired, as hints.
@@ -95,18 +101,29 @@ func indexRows(rd kv.Reader, t kv.TableID, r kv.Range) ([]indexed, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, id, err := decodeIndexKey(e.Key)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, indexed{e.Key, id})
+		_, id, damage := decodeIndexKey(e.Key)
+		out = append(out, indexed{e.Key, id, damage})
 	}
 	return out, nil
 }
 
+// claimOf reads the claim of a row of the index t. own is false when the row is
+// not the one row of that claim. An error that isDamage is about this row alone.
+func (e indexed) claimOf(rd kv.Reader, t kv.TableID) (r *Record, own bool, err error) {
+	if e.damage != nil {
+		return nil, false, e.damage
+	}
+	if r, err = load(rd, e.id); err != nil {
+		return nil, false, err
+	}
+	table, key := indexRow(e.id, r)
+	return r, table == t && string(key) == string(e.key), nil
+}
+
 type sweptBatch struct {
-	seen, removed, bytes int
-	damage               error
+	seen, removed, damaged, bytes int
+
+	damage error // the first
 }
 
 // sweepBatch removes what is still due. It ends early when it has read a lot.
@@ -119,7 +136,13 @@ func (b *Book) sweepBatch(ctx context.Context, due []indexed) (sweptBatch, error
 				break
 			}
 			got.seen++
-			if err := b.sweepOne(w, e, &got); err != nil {
+			err := b.sweepOne(w, e, &got)
+			if isDamage(err) {
+				got.damaged++
+				got.damage = cmp.Or(got.damage, err)
+				continue
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -130,27 +153,24 @@ func (b *Book) sweepBatch(ctx context.Context, due []indexed) (sweptBatch, error
 }
 
 func (b *Book) sweepOne(w kv.Writer, e indexed, got *sweptBatch) error {
-	old, err := load(w, e.id)
-	if isDamage(err) {
-		got.damage = err
-		return nil
-	}
+	old, own, err := e.claimOf(w, expiryTable)
 	if err != nil {
 		return err
 	}
+	if !own { // a row that is not, or no longer, a claim's
+		return w.Delete(expiryTable, e.key)
+	}
 	s := b.machine.Sweep(old, w.Now())
+	if s.Write != Remove { // the clock was set back
+		return nil
+	}
 	if err := save(w, e.id, old, s); err != nil {
 		return err
 	}
-	if s.Write == Remove {
-		got.removed++
-		got.bytes += len(old.Result.Data)
-		b.afterCommit(w, e.id, opSweep, s)
-	}
-	if table, key := indexRow(e.id, old); table == expiryTable && string(key) == string(e.key) {
-		return nil
-	}
-	return w.Delete(expiryTable, e.key) // a row that is not, or no longer, a claim's
+	got.removed++
+	got.bytes += len(old.Result.Data)
+	b.afterCommit(w, e.id, opSweep, s)
+	return nil
 }
 
 // Recovered says what a recovery pass found and did.
@@ -163,43 +183,51 @@ type Recovered struct {
 	// Anchored is how many leases lay further ahead than their length, because
 	// the clock was set back, and were shortened to it.
 	Anchored int
+	// Damaged is how many rows were passed over because they cannot be read.
+	Damaged int
 }
 
 // Recover writes down what has become of open claims whose owner is gone, and
 // gives an end to leases that a clock set back has made endless. It is a pass in
 // bounded pages, for the start and from time to time. Decisions do not depend
-// on it: they see a dead owner by themselves. Damaged claims are passed over;
-// they are named by an error once the rest is done.
+// on it: they see a dead owner by themselves. Rows of the index that belong to no
+// claim are removed. Damaged rows are passed over; the first is named by an error
+// once the rest is done.
 func (b *Book) Recover(ctx context.Context) (Recovered, error) {
 	var out Recovered
 	var damage error
 	r := kv.Range{Limit: passRows}
 	for {
-		page, stale, err := b.openPage(ctx, &r)
-		if isDamage(err) && len(page) > 0 {
-			damage, err = err, nil
-		}
-		if err != nil || len(page) == 0 {
+		page, err := b.openPage(ctx, &r)
+		if err != nil || page.last == nil {
 			return out, errors.Join(err, damage)
 		}
-		out.Open += len(page)
-		if len(stale) > 0 {
-			done, err := b.recoverBatch(ctx, stale)
+		out.Open += page.open
+		out.Damaged += page.damaged
+		damage = cmp.Or(damage, page.damage)
+		if len(page.stale) > 0 {
+			done, err := b.recoverBatch(ctx, page.stale)
 			if err != nil {
-				return out, err
+				return out, errors.Join(err, damage)
 			}
 			out.Unknown += done.Unknown
 			out.Anchored += done.Anchored
 		}
-		r.From = append(page[len(page)-1].key, 0)
+		r.From = append(page.last, 0)
 	}
 }
 
-// openPage reads a page of the open index, and which of its claims need a write.
-// A page with damaged claims comes with an error that says so.
-func (b *Book) openPage(ctx context.Context, r *kv.Range) (page, stale []indexed, err error) {
-	var damage error
-	err = b.store.View(ctx, func(rd kv.Reader) error {
+// openPage is a page of the open index.
+type openPage struct {
+	last          kv.Key // of its rows; nil at the end
+	open, damaged int
+	stale         []indexed // what needs a write
+	damage        error     // the first
+}
+
+func (b *Book) openPage(ctx context.Context, r *kv.Range) (openPage, error) {
+	var out openPage
+	err := b.store.View(ctx, func(rd kv.Reader) error {
 		if err := untilLast(rd, openTable, r); err != nil {
 			return err
 		}
@@ -207,28 +235,28 @@ func (b *Book) openPage(ctx context.Context, r *kv.Range) (page, stale []indexed
 		if err != nil {
 			return err
 		}
-		var need []indexed
-		damage = nil
+		var p openPage
 		for _, e := range rows {
-			old, err := load(rd, e.id)
-			if isDamage(err) {
-				damage = err
+			p.last = e.key
+			old, own, err := e.claimOf(rd, openTable)
+			switch {
+			case isDamage(err):
+				p.damaged++
+				p.damage = cmp.Or(p.damage, err)
 				continue
-			}
-			if err != nil {
+			case err != nil:
 				return err
+			case own:
+				p.open++
 			}
-			if b.machine.Recover(old, rd.Now()).Write != Keep {
-				need = append(need, e)
+			if !own || b.machine.Recover(old, rd.Now()).Write != Keep {
+				p.stale = append(p.stale, e)
 			}
 		}
-		page, stale = rows, need
+		out = p
 		return nil
 	})
-	if err == nil {
-		err = damage
-	}
-	return page, stale, err
+	return out, err
 }
 
 func (b *Book) recoverBatch(ctx context.Context, stale []indexed) (Recovered, error) {
@@ -236,13 +264,11 @@ func (b *Book) recoverBatch(ctx context.Context, stale []indexed) (Recovered, er
 	err := b.store.Update(ctx, func(w kv.Writer) error {
 		var got Recovered
 		for _, e := range stale {
-			d, err := b.step(w, e.id, opRecover, func(r *Record, now time.Time) (Step, error) {
-				return b.machine.Recover(r, now), nil
-			})
-			if err != nil {
+			kind, err := b.recoverOne(w, e)
+			if err != nil && !isDamage(err) { // damage was seen by the page, or will be by the next pass
 				return err
 			}
-			switch d.Kind {
+			switch kind {
 			case StillUnknown:
 				got.Unknown++
 			case Extended:
@@ -253,4 +279,18 @@ func (b *Book) recoverBatch(ctx context.Context, stale []indexed) (Recovered, er
 		return nil
 	})
 	return out, err
+}
+
+func (b *Book) recoverOne(w kv.Writer, e indexed) (Kind, error) {
+	_, own, err := e.claimOf(w, openTable)
+	if err != nil {
+		return 0, err
+	}
+	if !own {
+		return 0, w.Delete(openTable, e.key)
+	}
+	d, err := b.step(w, e.id, opRecover, func(r *Record, now time.Time) (Step, error) {
+		return b.machine.Recover(r, now), nil
+	})
+	return d.Kind, err
 }

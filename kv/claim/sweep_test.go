@@ -100,7 +100,7 @@ func TestIK22_SweepBesideLiveWork(t *testing.T) {
 		})
 	}
 	first, err := r.book.SweepExpired(r.Context(), 100)
-	if err != nil || first != (Swept{100, true}) {
+	if err != nil || first != (Swept{Removed: 100, More: true}) {
 		t.Errorf("with a limit: %+v, %v", first, err)
 	}
 	r.wantSwept(all/2 - 100)
@@ -339,8 +339,119 @@ func TestDamagedRowHidesNoOther(t *testing.T) {
 	if got, err := r.book.SweepExpired(r.Context(), 0); got.Removed != 1 || !errors.Is(err, kv.ErrCorrupt) {
 		t.Errorf("sweep: %+v, %v", got, err)
 	}
-	r.wantErr(kv.ErrCorrupt)(r.begin(ask("B", numbered(0))))
+	_, err := r.begin(ask("B", numbered(0)))
+	if !errors.Is(err, kv.ErrCorrupt) || !strings.Contains(err.Error(), `"op/shop/pay", key "order-00000"`) {
+		t.Errorf("a damaged claim is not named: %v", err)
+	}
 	r.store = nil // its rules are broken on purpose
+}
+
+// Rows whose keys cannot be read, and index rows that belong to no claim, stand in
+// front of good ones: they stop no pass and no listing.
+func TestDamagedKeysAndOrphansStopNoPass(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const orphans = 2*passRows + 1
+	for i := range 2 {
+		r.want(Acquired)(r.begin(ask("A", numbered(i))))
+	}
+	r.want(Finished)(r.book.Done(r.Context(), ask("A", numbered(1)).Ref(), text("paid")))
+	err := r.store.Update(r.Context(), func(w kv.Writer) error {
+		for i := range orphans {
+			id := ID{"s", fmt.Sprint("none-", i)}
+			for _, table := range []kv.TableID{openTable, expiryTable} {
+				if err := w.Put(table, indexKey(start.Add(-time.Hour), id), []byte{}); err != nil {
+					return err
+				}
+			}
+		}
+		// an open row in the wrong place, and keys that are none, before and behind
+		if err := w.Put(openTable, indexKey(start.Add(-time.Minute), ask("A", numbered(0)).ID), nil); err != nil {
+			return err
+		}
+		for _, table := range []kv.TableID{openTable, expiryTable, recordTable.ID()} {
+			for _, key := range [][]byte{{1}, append(kv.Key{}.Time(start.Add(-time.Hour)), 'x')} {
+				if err := w.Put(table, key, []byte{}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.restart()
+	for name, f := range map[string]func(context.Context, Query) (Page, error){
+		"open": r.book.ListOpen, "all": r.book.List,
+	} {
+		good, bad, q := 0, 0, Query{}
+		for more := true; more; more = q.Position != "" {
+			p, err := f(r.Context(), q)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for _, c := range p.Claims {
+				if c.Err == nil {
+					good++
+				} else if bad++; c.ID != (ID{}) || !errors.Is(c.Err, kv.ErrCorrupt) {
+					t.Errorf("%s: %+v", name, c)
+				}
+			}
+			q.Position = p.Next
+		}
+		if good != 2 || bad != 2 { // the one in the wrong place is listed twice
+			t.Errorf("%s: %d claims, %d damaged", name, good, bad)
+		}
+	}
+	p, err := r.book.List(r.Context(), Query{ScopePrefix: "op/"})
+	if err != nil || len(p.Claims) != 2 {
+		t.Errorf("what belongs to no scope is shown to one: %+v, %v", p.Claims, err)
+	}
+	for i, want := range []Recovered{{Open: 1, Unknown: 1, Damaged: 2}, {Open: 1, Damaged: 2}} {
+		if got, err := r.book.Recover(r.Context()); got != want || !errors.Is(err, kv.ErrCorrupt) {
+			t.Errorf("recover %d: %+v, %v", i, got, err)
+		}
+	}
+	r.clock.add(2 * DefaultRetention)
+	for _, want := range []Swept{{Removed: 1, Damaged: 2}, {Damaged: 2}} {
+		if got, err := r.book.SweepExpired(r.Context(), 1); got != want || !errors.Is(err, kv.ErrCorrupt) {
+			t.Errorf("sweep: %+v, %v", got, err)
+		}
+	}
+	for table, want := range map[kv.TableID]int{openTable: 3, expiryTable: 2} {
+		n := 0
+		for _, err := range kv.Pages(r.Context(), r.store, table, kv.Range{}, 0) {
+			if n++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n != want {
+			t.Errorf("%s has %d rows left, want %d", table, n, want)
+		}
+	}
+	r.store = nil // its rules are broken on purpose
+}
+
+func TestSweepSaysWhetherMoreIsLeft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 3 {
+		r.want(Acquired)(r.begin(ask("A", numbered(i))))
+		r.want(Finished)(r.book.Done(r.Context(), ask("A", numbered(i)).Ref(), text("paid")))
+	}
+	r.clock.add(DefaultRetention)
+	for _, want := range []Swept{{Removed: 2, More: true}, {Removed: 1}, {}} {
+		if got, err := r.book.SweepExpired(r.Context(), 2); got != want || err != nil {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+	}
+	r.want(Acquired)(r.begin(ask("A")))
+	r.want(Finished)(r.done("A", "paid"))
+	r.clock.add(DefaultRetention)
+	if got, err := r.book.SweepExpired(r.Context(), 1); got != (Swept{Removed: 1}) || err != nil {
+		t.Errorf("the limit was just enough: %+v, %v", got, err)
+	}
 }
 
 func TestRulesFindWhatIsBroken(t *testing.T) {
