@@ -277,10 +277,14 @@ func TestIK27_ResolutionIsAuditedInTheSameTransaction(t *testing.T) {
 			}
 			b.Token = token("B")
 			if v == VerdictFree {
+				r.want(Freed)(r.book.Resolve(r.Context(), res)) // again after a lost answer
+				other := res
+				other.Actor = "bob"
+				r.wantErr(ErrStale)(r.book.Resolve(r.Context(), other))
 				r.want(Acquired)(r.begin(b))
 				continue
 			}
-			r.want(Finished)(r.book.Resolve(r.Context(), res)) // again after a lost answer
+			r.want(Finished)(r.book.Resolve(r.Context(), res))
 			d = r.want(Replay)(r.begin(b))
 			if string(d.Record.Result.Data) != "by hand" || d.Record.Actor != "ann" ||
 				d.Record.State.String() != v.String() {
@@ -335,9 +339,45 @@ func TestIK27_AnOldVersionNeverFitsTheNextClaim(t *testing.T) {
 	v := Resolution{ID: theID, Version: first.Record.Version, Verdict: VerdictFree,
 		Actor: "ann", Reason: "r"}
 	r.want(Freed)(r.book.Resolve(r.Context(), v))
-	r.want(Acquired)(r.begin(ask("B")))
-	r.want(StillUnknown)(r.book.Unknown(r.Context(), ref("B"), ""))
-	r.wantErr(ErrStale)(r.book.Resolve(r.Context(), v))
+	for _, tok := range []string{"B", "A"} { // also when the token is used twice
+		r.clock.add(time.Second)
+		r.want(Acquired)(r.begin(ask(tok)))
+		next := r.want(StillUnknown)(r.book.Unknown(r.Context(), ref(tok), ""))
+		other := v
+		other.Verdict, other.Result = VerdictDone, text("paid")
+		r.wantErr(ErrStale)(r.book.Resolve(r.Context(), other))
+		r.want(Freed)(r.book.Resolve(r.Context(), v)) // it was, once; nothing changes
+		r.want(InDoubt)(r.begin(ask("C")))
+		again := v
+		again.Version = next.Record.Version
+		r.want(Freed)(r.book.Resolve(r.Context(), again))
+	}
+}
+
+// What was freed is known from the feed, for as long as it keeps that.
+func TestIK27_FreedTwiceIsAnsweredTheSame(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(r *rig) {
+		r.want(Acquired)(r.begin(ask("A")))
+		d := r.want(StillUnknown)(r.book.Unknown(r.Context(), ref("A"), ""))
+		v := Resolution{ID: theID, Version: d.Record.Version, Verdict: VerdictFree,
+			Actor: "ann", Reason: "asked the bank"}
+		r.want(Freed)(r.book.Resolve(r.Context(), v))
+		r.restart()
+		before := r.commits.Load()
+		d = r.want(Freed)(r.book.Resolve(r.Context(), v))
+		if d.Record.State != Absent || r.commits.Load() != before {
+			r.Errorf("record %+v, %d commits", d.Record, r.commits.Load()-before)
+		}
+		r.clock.add(time.Hour)
+		if n, err := r.feed.Trim(r.Context(), r.store, feed.Retention{MaxAge: time.Minute}); n != 1 || err != nil {
+			r.Fatal(n, err)
+		}
+		_, err := r.book.Resolve(r.Context(), v)
+		if !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "may have freed the key") {
+			r.Errorf("when nobody knows any more: %v", err)
+		}
+	})
 }
 
 func TestNoSpaceRefusesNewKeysOnly(t *testing.T) {

@@ -54,7 +54,11 @@ type StateError struct {
 
 // Error names the operation, the reason and the state.
 func (e *StateError) Error() string {
-	return fmt.Sprintf("%v (%s, the claim is %s)", e.Err, e.Op, e.State)
+	s := fmt.Sprintf("%v (%s, the claim is %s)", e.Err, e.Op, e.State)
+	if e.State == Absent && e.Err == ErrStale { //nolint:errorlint // the sentinel itself
+		s += "; if this decision was sent before, it may have freed the key"
+	}
+	return s
 }
 
 // Unwrap returns the sentinel.

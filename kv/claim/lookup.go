@@ -178,7 +178,8 @@ func (v *Resolution) validate() error {
 // Resolve carries out a person's decision. The claim must be unknown, and at the
 // version the person saw, else the error wraps [ErrState], [ErrTerminal] or
 // [ErrStale]. The same decision by the same person once more is answered the
-// same, without a write.
+// same, without a write; but the record of a key that was freed is gone, so for
+// [VerdictFree] that is done by [Book.Resolve], and here it is [ErrStale].
 func (m Machine) Resolve(r *Record, now time.Time, v Resolution) (Step, error) {
 	if err := v.validate(); err != nil {
 		return Step{}, err

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"onced/kv"
 )
 
 // Machine decides. It is a pure value: its methods take one record, or nil for
@@ -194,14 +196,15 @@ func acquiredKind(r Record) Kind {
 func (m Machine) acquire(now time.Time, b Request) Step {
 	r := Record{State: Pending, Owner: m.owner(b.Owner, now), Try: 1, Token: b.Token,
 		Fingerprint: b.Fingerprint, Intent: b.Intent, FirstAt: now, CreatedAt: now,
-		Version: firstVersion(b.Token)}
+		Version: firstVersion(b.Token, now)}
 	return put(r, now, Acquired)
 }
 
 // firstVersion makes the versions of a key's successive records differ: 32 bits
-// of the token's sum above a counter of 20 bits, which JSON numbers still hold.
-func firstVersion(token string) uint64 {
-	sum := FingerprintOf([]byte(token))
+// of a sum above a counter of 20 bits, which JSON numbers still hold. The instant
+// is in it for callers that use a token twice.
+func firstVersion(token string, now time.Time) uint64 {
+	sum := FingerprintOf([]byte(token), kv.Key{}.Time(now))
 	n := uint64(sum[0])<<24 | uint64(sum[1])<<16 | uint64(sum[2])<<8 | uint64(sum[3])
 	return n << 20
 }

@@ -226,6 +226,16 @@ func Get(rd kv.Reader, seq uint64) (ev Event, ok bool, err error) {
 	return ev, err == nil, err
 }
 
+// Find reads the entry that [Feed.AppendOnce] has made for id; ok is false when
+// there is none, or none any more.
+func Find(rd kv.Reader, id string) (ev Event, ok bool, err error) {
+	row, ok, err := onceTable.Get(rd, kv.Key{}.String(id))
+	if err != nil || !ok {
+		return Event{}, false, err
+	}
+	return Get(rd, row.Seq)
+}
+
 func (e entry) event(seq uint64) (ev Event, err error) {
 	if err := ev.UnmarshalJSON(e.Body); err != nil {
 		return Event{}, fmt.Errorf("feed: entry %d: %w: %w", seq, kv.ErrCorrupt, err)
