@@ -196,9 +196,7 @@ func TestOrderOfThings(t *testing.T) {
 	if strings.Contains(string(a.raw), "secret") || !strings.Contains(r.log.String(), "secret of the panic") {
 		t.Errorf("%s", a.raw)
 	}
-	if d := r.watch.last(); d.Status != 500 || d.Route != "proxy" || d.Method != "POST" {
-		t.Errorf("%+v", d)
-	}
+	r.watch.saw(t, func(d Done) bool { return d.Status == 500 && d.Route == "proxy" && d.Method == "POST" })
 	// 4 before 5: a suspicious path does not reach the fallback, and is no 500.
 	r.ask("", "GET /x/../boom", nil).want(t, 400, problem.BadPath)
 	// 5: the fallback's answers have no headers of ours but the id.
@@ -300,9 +298,7 @@ func TestLogHasNoSecrets(t *testing.T) {
 func TestStrangeMethodsHaveOneLabel(t *testing.T) {
 	r := newRig(t)
 	r.raw("BREW /v1/claims HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	if d := r.watch.last(); d.Method != "other" || d.Status != 405 {
-		t.Errorf("%+v", d)
-	}
+	r.watch.saw(t, func(d Done) bool { return d.Method == "other" && d.Status == 405 })
 }
 
 func TestReadiness(t *testing.T) {
@@ -471,9 +467,7 @@ func TestUpgradesReachTheFallback(t *testing.T) {
 	if !strings.HasPrefix(got, "HTTP/1.1 103") || !strings.HasSuffix(got, "hello") {
 		t.Errorf("%q", got)
 	}
-	if d := r.watch.last(); d.Status != 101 {
-		t.Errorf("%+v", d)
-	}
+	r.watch.saw(t, func(d Done) bool { return d.Status == 101 })
 }
 
 func TestNewNeedsItsDeps(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,7 @@ func (b *syncBuffer) String() string {
 type watcher struct {
 	mu   sync.Mutex
 	seen []Done
+	more chan struct{} // closed when the next is seen
 }
 
 // RequestDone implements Observer.
@@ -71,15 +73,36 @@ func (o *watcher) RequestDone(d Done) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.seen = append(o.seen, d)
+	if o.more != nil {
+		close(o.more)
+		o.more = nil
+	}
 }
 
-func (o *watcher) last() Done {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.seen) == 0 {
-		return Done{}
+// saw waits until a request was seen that is as wanted: a client has its answer a
+// little earlier.
+func (o *watcher) saw(t *testing.T, want func(Done) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		o.mu.Lock()
+		seen := slices.Clone(o.seen)
+		if o.more == nil {
+			o.more = make(chan struct{})
+		}
+		more := o.more
+		o.mu.Unlock()
+		if slices.ContainsFunc(seen, want) {
+			return
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			t.Errorf("not as wanted: %+v", seen)
+			return
+		}
 	}
-	return o.seen[len(o.seen)-1]
 }
 
 type rig struct {
