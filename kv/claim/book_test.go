@@ -28,7 +28,7 @@ func TestIK01_DoneIsReplayedAcrossRestarts(t *testing.T) {
 			if string(d.Record.Result.Data) != "paid" || d.Record.Result.Type != "text/plain" {
 				r.Errorf("replayed %+v", d.Record.Result)
 			}
-			if d.Record.Token != "" || d.Record.Intent != nil {
+			if d.Record.TokenSum != [32]byte{} || d.Record.Intent != nil {
 				r.Error("a replay shows the owner's token or intent")
 			}
 			r.restart()
@@ -48,7 +48,7 @@ func TestIK04_MismatchChangesNothingAndShowsNothing(t *testing.T) {
 		r.want(Mismatch)(r.book.BeginWait(r.Context(), ask("B", other), time.Hour))
 		r.want(Finished)(r.done("A", "paid"))
 		d := r.want(Mismatch)(r.begin(ask("B", other, takeOver)))
-		if d.Record.Result.Data != nil || d.Record.Token != "" || d.Record.Intent != nil {
+		if d.Record.Result.Data != nil || d.Record.TokenSum != [32]byte{} || d.Record.Intent != nil {
 			r.Errorf("a mismatch shows %+v", d.Record)
 		}
 		r.want(Replay)(r.begin(ask("C")))
@@ -84,7 +84,7 @@ func TestIK07_IK08_IK09_DeadProcessLeavesUnknown(t *testing.T) {
 		opened := r.clock.Now()
 		r.clock.add(time.Second)
 		d := r.want(InDoubt)(r.begin(ask("B")))
-		if d.Record.Token != "" || d.Record.Intent != nil || d.Record.Cause != CauseProcessEnded {
+		if d.Record.TokenSum != [32]byte{} || d.Record.Intent != nil || d.Record.Cause != CauseProcessEnded {
 			r.Errorf("in doubt shows %+v", d.Record)
 		}
 		d = r.want(TookOver)(r.begin(ask("B", takeOver)))
@@ -272,7 +272,7 @@ func TestIK27_ResolutionIsAuditedInTheSameTransaction(t *testing.T) {
 			anonymous.Actor = " "
 			r.wantErr(ErrInvalid)(r.book.Resolve(r.Context(), anonymous))
 			d, err := r.book.Resolve(r.Context(), res)
-			if err != nil || d.Record.Token != "" {
+			if err != nil || d.Record.TokenSum != [32]byte{} {
 				r.Fatalf("%v: %+v, %v", v, d, err)
 			}
 			b.Token = token("B")
@@ -423,7 +423,7 @@ func TestTxVariantsCommitWithTheCaller(t *testing.T) {
 		}
 		c, ok, err := r.book.Get(ctx, theID)
 		if err != nil || !ok || c.Record.Try != 2 || !c.Record.LastSendBefore.IsZero() ||
-			c.Record.Token != "" {
+			c.Record.TokenSum != [32]byte{} {
 			r.Errorf("got %+v, %v, %v", c, ok, err)
 		}
 	})
@@ -557,4 +557,33 @@ func TestIK21_LongRetentionNeverExpiresEarly(t *testing.T) {
 		r.want(Replay)(r.begin(b))
 		r.wantSwept(i) // those before it
 	}
+}
+
+// Whoever gets a copy of the store, a backup for example, gets no token with it.
+func TestIK14_TokensAreNotInTheStore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.want(Acquired)(r.begin(ask("A")))
+	r.want(Acquired)(r.begin(ask("R", numbered(1), remote(time.Hour))))
+	r.want(StillUnknown)(r.book.Unknown(r.Context(), ref("A"), "timeout"))
+	r.want(TookOver)(r.begin(ask("B", takeOver)))
+	for _, table := range []kv.TableID{recordTable.ID(), openTable, expiryTable} {
+		for e, err := range kv.Pages(r.Context(), r.store, table, kv.Range{}, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tok := range []string{"A", "B", "R"} {
+				if bytes.Contains(e.Value, []byte(token(tok))) || bytes.Contains(e.Key, []byte(token(tok))) {
+					t.Errorf("%s holds a token: %q", table, e.Value)
+				}
+			}
+		}
+	}
+	r.want(MayResend)(r.book.Repeat(r.Context(), ref("B"), time.Hour))
+	sum := tokenSum(token("B"))
+	if _, err := r.book.Done(r.Context(), Ref{theID, string(sum[:])}, text("x")); err == nil {
+		t.Error("the sum of the token is as good as the token")
+	}
+	r.wantErr(ErrFenced)(r.book.Done(r.Context(), ref("A"), text("x")))
+	r.want(Finished)(r.done("B", "paid"))
 }

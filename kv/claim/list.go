@@ -13,7 +13,7 @@ import (
 type Claim struct {
 	ID ID
 	// Record is the effective record: a pending claim whose owner is dead or
-	// silent beyond its lease is shown as unknown. It has no token; in listings
+	// silent beyond its lease is shown as unknown. It has no sum of a token; in listings
 	// it has no intent and no result's data either.
 	Record Record
 	// Age is how long a claim that is still open has been so.
@@ -25,7 +25,7 @@ type Claim struct {
 
 func (b *Book) claim(id ID, r Record, now time.Time) Claim {
 	r = b.machine.Effective(r, now)
-	r.Token = ""
+	r.TokenSum = [32]byte{}
 	c := Claim{ID: id, Record: r}
 	if r.State.Open() {
 		c.Age = max(0, now.Sub(r.openSince()))

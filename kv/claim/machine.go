@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
 	"strings"
@@ -169,18 +170,18 @@ func (m Machine) begin(r *Record, now time.Time, b Request) (Step, error) {
 	cur := m.Effective(*r, now)
 	switch {
 	case cur.State.Terminal():
-		cur.Token = ""
+		cur.TokenSum = [32]byte{}
 		return keep(Decision{Kind: Replay, Record: cur}), nil
-	case cur.State == Pending && sameToken(cur.Token, b.Token):
+	case cur.State == Pending && cur.heldBy(b.Token):
 		return keep(Decision{Kind: acquiredKind(cur), Record: cur}), nil
 	case cur.State == Pending:
 		return m.inFlight(cur, now), nil
 	case !b.TakeOver:
 		return keep(Decision{Kind: InDoubt, Record: cur.public()}), nil
-	case sameToken(cur.Token, b.Token):
+	case cur.heldBy(b.Token):
 		return Step{}, &StateError{Op: "begin", Err: ErrTokenReused, State: cur.State, Version: cur.Version}
 	}
-	cur.State, cur.Token, cur.Owner = Pending, b.Token, m.owner(b.Owner, now)
+	cur.State, cur.TokenSum, cur.Owner = Pending, tokenSum(b.Token), m.owner(b.Owner, now)
 	cur.Try, cur.Doubt = cur.Try+1, true
 	return put(cur, now, TookOver), nil
 }
@@ -194,7 +195,7 @@ func acquiredKind(r Record) Kind {
 }
 
 func (m Machine) acquire(now time.Time, b Request) Step {
-	r := Record{State: Pending, Owner: m.owner(b.Owner, now), Try: 1, Token: b.Token,
+	r := Record{State: Pending, Owner: m.owner(b.Owner, now), Try: 1, TokenSum: tokenSum(b.Token),
 		Fingerprint: b.Fingerprint, Intent: b.Intent, FirstAt: now, CreatedAt: now,
 		Version: firstVersion(b.Token, now)}
 	return put(r, now, Acquired)
@@ -325,6 +326,12 @@ func remove(r Record) Step {
 	return Step{Write: Remove, Decision: Decision{Kind: Freed, Record: r}}
 }
 
-func sameToken(a, b string) bool {
-	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+// tokenSum is what is kept of a token. A plain sum will do: tokens are random, and
+// too long to be guessed.
+func tokenSum(token string) [32]byte { return sha256.Sum256([]byte(token)) }
+
+// heldBy reports whether token is the one that holds, or last held, the claim.
+func (r *Record) heldBy(token string) bool {
+	sum := tokenSum(token)
+	return subtle.ConstantTimeCompare(r.TokenSum[:], sum[:]) == 1
 }

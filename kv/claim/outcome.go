@@ -11,7 +11,7 @@ func (m Machine) own(r *Record, now time.Time, token, op string) (Record, error)
 		return Record{}, &StateError{Op: op, Err: ErrFenced, State: Absent}
 	}
 	cur := m.Effective(*r, now)
-	if !sameToken(cur.Token, token) {
+	if !cur.heldBy(token) {
 		return Record{}, &StateError{Op: op, Err: ErrFenced, State: cur.State, Version: cur.Version}
 	}
 	return cur, nil

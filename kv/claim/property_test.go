@@ -306,7 +306,7 @@ func (w *world) begin(a *actor) error {
 	}
 	a.ends = d.Record.Owner.Deadline
 	switch {
-	case d.Kind != Acquired && d.Kind != TookOver && d.Record.Token != "":
+	case d.Kind != Acquired && d.Kind != TookOver && d.Record.TokenSum != [32]byte{}:
 		return errors.New("another's token is shown")
 	case other && (d.Kind != Mismatch || d.Record.Result.Data != nil):
 		return fmt.Errorf("another request is answered %v", d.Kind)

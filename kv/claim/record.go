@@ -121,9 +121,11 @@ type Record struct {
 	Owner Owner
 	// Try counts the takeovers, from 1. It is never part of a downstream key.
 	Try int
-	// Token is the fencing token of the owner. It is a secret of the owner;
-	// listings and answers to others leave it empty.
-	Token string
+	// TokenSum is the SHA-256 of the owner's fencing token. The token itself is a
+	// secret of the owner and kept nowhere, so that a copy of the store gives
+	// nobody the power to finish a claim. Listings and answers to others leave it
+	// zero.
+	TokenSum [32]byte
 	// Fingerprint identifies the request; see [FingerprintOf].
 	Fingerprint [32]byte
 	// Intent is what is about to be done, as the first owner described it. It
@@ -182,7 +184,7 @@ func MayRepeat(r Record, now time.Time, validFor time.Duration) bool {
 // public strips what only the owner, or a caller with the right fingerprint,
 // may see.
 func (r Record) public() Record {
-	r.Token, r.Intent, r.Result = "", nil, Result{}
+	r.TokenSum, r.Intent, r.Result = [32]byte{}, nil, Result{}
 	return r
 }
 

@@ -45,7 +45,7 @@ func (b *Book) ResolveTx(w kv.Writer, v Resolution) (Decision, error) {
 	if errors.Is(err, ErrStale) && v.Verdict == VerdictFree {
 		return b.freedBefore(w, v, err)
 	}
-	d.Record.Token, d.Record.Intent = "", nil
+	d.Record.TokenSum, d.Record.Intent = [32]byte{}, nil
 	if err != nil || !changed {
 		return d, err
 	}

@@ -30,7 +30,7 @@ type row struct {
 	Lease       int64  `json:"lease,omitempty"` // ns, of a remote owner
 	Deadline    int64  `json:"deadline,omitempty"`
 	Try         int    `json:"try"`
-	Token       string `json:"token"`
+	TokenSum    []byte `json:"token"`
 	Fingerprint []byte `json:"fp"`
 	Intent      []byte `json:"intent,omitempty"`
 	ResultType  string `json:"rtype,omitempty"`
@@ -51,7 +51,7 @@ type row struct {
 }
 
 func toRow(r *Record) row {
-	out := row{State: r.State.String(), Try: r.Try, Token: r.Token, Fingerprint: r.Fingerprint[:],
+	out := row{State: r.State.String(), Try: r.Try, TokenSum: r.TokenSum[:], Fingerprint: r.Fingerprint[:],
 		Intent: r.Intent, ResultType: r.Result.Type, Doubt: r.Doubt,
 		FirstAt: toNano(r.FirstAt), CreatedAt: toNano(r.CreatedAt), UpdatedAt: toNano(r.UpdatedAt),
 		Unknown: toNano(r.UnknownSince), LastSend: toNano(r.LastSendBefore), Cause: r.Cause,
@@ -73,7 +73,7 @@ func (o *row) record() (Record, error) {
 	if state <= int(Absent) {
 		return Record{}, fmt.Errorf("%w: a claim is in the state %.20q", kv.ErrCorrupt, o.State)
 	}
-	r := Record{State: State(state), Try: o.Try, Token: o.Token, Intent: o.Intent,
+	r := Record{State: State(state), Try: o.Try, Intent: o.Intent,
 		Result: Result{Type: o.ResultType, Data: o.Result}, ResultSize: int64(len(o.Result)),
 		Doubt: o.Doubt, FirstAt: fromNano(o.FirstAt), CreatedAt: fromNano(o.CreatedAt),
 		UpdatedAt: fromNano(o.UpdatedAt), UnknownSince: fromNano(o.Unknown),
@@ -84,10 +84,12 @@ func (o *row) record() (Record, error) {
 	} else {
 		r.Owner = Owner{Local: true, Epoch: o.Epoch}
 	}
-	if len(o.Fingerprint) != len(r.Fingerprint) {
-		return Record{}, fmt.Errorf("%w: a fingerprint has %d bytes", kv.ErrCorrupt, len(o.Fingerprint))
+	if len(o.Fingerprint) != len(r.Fingerprint) || len(o.TokenSum) != len(r.TokenSum) {
+		return Record{}, fmt.Errorf("%w: a fingerprint has %d bytes, a token's sum %d",
+			kv.ErrCorrupt, len(o.Fingerprint), len(o.TokenSum))
 	}
 	copy(r.Fingerprint[:], o.Fingerprint)
+	copy(r.TokenSum[:], o.TokenSum)
 	if len(o.ResultSum) > 0 {
 		if len(o.ResultSum) != len(r.ResultSum) || len(o.Result) > 0 {
 			return Record{}, fmt.Errorf("%w: a claim's omitted result does not fit", kv.ErrCorrupt)

@@ -52,7 +52,7 @@ func (r *Record) faults() (out []string) {
 		broken bool
 		text   string
 	}{
-		{r.Token == "" || r.Try < 1 || r.Version == 0, "it lacks its token, try or version"},
+		{r.TokenSum == [32]byte{} || r.Try < 1 || r.Version == 0, "it lacks its token, try or version"},
 		{r.FirstAt.IsZero() || r.CreatedAt.IsZero() || r.UpdatedAt.IsZero(), "it lacks an instant"},
 		{r.State.Terminal() == r.ExpiresAt.IsZero(),
 			"terminal claims have an end of retention, others none"},

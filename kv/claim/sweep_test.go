@@ -253,7 +253,7 @@ func TestListings(t *testing.T) {
 					r.Fatal(err)
 				}
 				for _, c := range p.Claims {
-					if c.Record.Token != "" || c.Record.Intent != nil || c.Record.Result.Data != nil {
+					if c.Record.TokenSum != [32]byte{} || c.Record.Intent != nil || c.Record.Result.Data != nil {
 						r.Error("a listing shows a token, an intent or a result")
 					}
 					keys = append(keys, c.ID.Key)
@@ -495,13 +495,13 @@ func TestRulesFindWhatIsBroken(t *testing.T) {
 
 func TestRulesFindRecordsThatContradictThemselves(t *testing.T) {
 	t.Parallel()
-	ok := Record{State: Pending, Owner: Owner{Local: true, Epoch: 1}, Try: 1, Token: "t", FirstAt: start,
+	ok := Record{State: Pending, Owner: Owner{Local: true, Epoch: 1}, Try: 1, TokenSum: [32]byte{1}, FirstAt: start,
 		CreatedAt: start, UpdatedAt: start, Version: 1}
 	if f := ok.faults(); len(f) > 0 {
 		t.Fatal(f)
 	}
 	for name, change := range map[string]func(*Record){
-		"no token":        func(r *Record) { r.Token = "" },
+		"no token":        func(r *Record) { r.TokenSum = [32]byte{} },
 		"no instant":      func(r *Record) { r.FirstAt = time.Time{} },
 		"done for ever":   func(r *Record) { r.State = Done },
 		"pending expires": func(r *Record) { r.ExpiresAt = start },
