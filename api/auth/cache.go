@@ -22,13 +22,12 @@ type cached struct {
 	until time.Time
 }
 
-// get returns a token that was looked up; fresh says that it need not be looked
-// up again.
-func (c *cache) get(k sum, now time.Time) (t Token, known, fresh bool) {
+// get returns a token that was looked up so lately that it need not be again.
+func (c *cache) get(k sum, now time.Time) (t Token, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.m[k]
-	return e.token, ok, ok && now.Before(e.until)
+	return e.token, ok && now.Before(e.until)
 }
 
 func (c *cache) generation() uint64 {
@@ -116,20 +115,10 @@ func sourceOf(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// blocked returns how long the address is to wait, or 0.
-func (l *limiter) blocked(now time.Time, a netip.Addr) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f := l.m[sourceOf(a)]
-	if f.n < l.limit {
-		return 0
-	}
-	return max(0, f.until.Sub(now))
-}
-
-// fail counts a failure. A window begins with its first failure and is not
-// drawn out by more.
-func (l *limiter) fail(now time.Time, a netip.Addr) {
+// fail counts a failure and returns how long the address is to wait, or 0 as long
+// as there are no more than the limit. A window begins with its first failure and
+// is not drawn out by more.
+func (l *limiter) fail(now time.Time, a netip.Addr) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := sourceOf(a)
@@ -145,6 +134,10 @@ func (l *limiter) fail(now time.Time, a netip.Addr) {
 		l.evict()
 	}
 	l.m[key] = f
+	if f.n <= l.limit {
+		return 0
+	}
+	return f.until.Sub(now)
 }
 
 // evict drops the oldest of a few. Looking at all would let an attacker with

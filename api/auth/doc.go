@@ -13,15 +13,15 @@
 //   - Making, rotating and revoking a token commit together with a notification
 //     operator.token.*, which names the actor and never holds the secret.
 //   - Every reason to refuse a token looks the same from outside.
-//   - An address that failed too often is refused without a look at the store,
-//     until its window has passed; memory for this is bounded.
+//   - A live token is let in from everywhere, at once and always: nobody can lock
+//     out others by failing from their address.
+//   - A guess costs one read of one row, and an address that failed too often is
+//     told to wait until its window has passed; memory for this is bounded.
 //
 // # What is not
 //
 // The counter of failures is a brake and no wall: who has many addresses has
-// many attempts. What makes guessing hopeless are the 256 bits. A token that was
-// used lately from anywhere still works from a blocked address, so that one bad
-// client behind a shared proxy does not lock out the others.
+// many attempts. What makes guessing hopeless are the 256 bits.
 //
 // # What survives a crash
 //

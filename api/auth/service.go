@@ -26,7 +26,7 @@ type Config struct {
 	// Logger is told when the last use of a token cannot be written; nil is silent.
 	Logger *slog.Logger
 	// MaxFailures is how many failures of one address per FailureWindow are
-	// answered as such; 0 means 10.
+	// answered as such, and later ones as [BlockedError]; 0 means 10.
 	MaxFailures int
 	// FailureWindow is how long failures count; 0 means a minute.
 	FailureWindow time.Duration
@@ -96,16 +96,15 @@ func identity(t Token) Identity {
 }
 
 // Authenticate returns who the secret belongs to. from is the address of the
-// peer, whose failures are counted; the zero Addr is an address too. Errors:
-// [ErrRefused], a [BlockedError], or an error of the store, after which nothing
-// is known of the token.
+// peer, whose failures are counted; the zero Addr is an address too. A live token
+// is answered however often its address has failed: many clients share an
+// address, and nobody guesses 256 bits. A guess costs one read of one row. Errors:
+// [ErrRefused], for a failure too many a [BlockedError], or an error of the store,
+// after which nothing is known of the token.
 func (s *Service) Authenticate(ctx context.Context, secret string, from netip.Addr) (Identity, error) {
 	now := s.clock.Now()
 	key := sumOf(secret)
-	t, known, fresh := s.cache.get(key, now)
-	if wait := s.limiter.blocked(now, from); wait > 0 && !known {
-		return Identity{}, &BlockedError{RetryAfter: wait}
-	}
+	t, fresh := s.cache.get(key, now)
 	ok := fresh && t.Live(now)
 	if !fresh && plausible(secret) {
 		var err error
@@ -114,7 +113,9 @@ func (s *Service) Authenticate(ctx context.Context, secret string, from netip.Ad
 		}
 	}
 	if !ok {
-		s.limiter.fail(now, from)
+		if wait := s.limiter.fail(now, from); wait > 0 {
+			return Identity{}, &BlockedError{RetryAfter: wait}
+		}
 		return Identity{}, ErrRefused
 	}
 	s.use(ctx, key, t, now)
@@ -154,7 +155,7 @@ func (s *Service) use(ctx context.Context, key sum, t Token, now time.Time) {
 		if err != nil || !ok || r.LastUsed >= toNano(now) {
 			return err
 		}
-		r.LastUsed = toNano(now.Truncate(usedEvery))
+		r.LastUsed = max(toNano(now.Truncate(usedEvery)), r.CreatedAt) // coarse, but not before its time
 		return tokenTable.Put(w, sumKey(key[:]), r)
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -75,8 +75,8 @@ type HTTP struct {
 
 // Auth is about tokens.
 type Auth struct {
-	// MaxFailures wrong tokens of one address within FailureWindow are answered;
-	// more are refused unseen until the window has passed.
+	// MaxFailures wrong tokens of one address within FailureWindow are answered
+	// with 401, more with 429 until the window has passed. A right one always works.
 	MaxFailures   int           `default:"20" key:"max_failures"   max:"100000" min:"1"`
 	FailureWindow time.Duration `default:"1m" key:"failure_window" max:"24h"    min:"1s"`
 }

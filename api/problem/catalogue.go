@@ -119,7 +119,7 @@ var catalogue = []Entry{
 	{PreconditionRequired, http.StatusPreconditionRequired, "If-Match is required",
 		"Read the resource and send its ETag in If-Match, so that two operators do not both act.", 0},
 	{TooManyRequests, http.StatusTooManyRequests, "Too many failed attempts",
-		"Wait for Retry-After, then use a valid token.", 60},
+		"Use a valid token: it works at once. For other tries wait for Retry-After.", 60},
 	{Internal, http.StatusInternalServerError, "Something went wrong on our side",
 		"Repeat the same call with the same key or token. Report the request_id if it goes on.", 0},
 	{UpstreamFailed, http.StatusBadGateway, "The service behind onced did not answer properly",
