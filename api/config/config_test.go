@@ -281,6 +281,20 @@ methods: [post, CONNECT]
 methods: []
 => routes[0].methods: is empty; name at least one, for example POST
 
+methods: [GET, POST]
+=> routes[0].methods: "GET" cannot be guarded by a key: clients and proxies send it again as they please; take it out, it passes with others: pass; what charges by GET needs POST
+
+methods: [HEAD]
+=> routes[0].methods: "HEAD" cannot be guarded by a key: clients and proxies send it again as they please; take it out, it passes with others: pass; what charges by GET needs POST
+
+methods: [OPTIONS]
+  key: optional
+=> routes[0].methods: "OPTIONS" cannot be guarded by a key: clients and proxies send it again as they please; take it out, it passes with others: pass; what charges by GET needs POST
+
+methods: [TRACE]
+  key: ignore
+=> routes[0].methods: "TRACE" is not a method of a route; allowed: POST, PUT, PATCH, DELETE and others in capitals, but not CONNECT and TRACE
+
 key: needed
 => routes[0].key: "needed" is not known; allowed: required, optional, ignore
 

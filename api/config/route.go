@@ -14,8 +14,10 @@ type Route struct {
 	Path string `key:"path"`
 	// StripPrefix is taken off the path before it is sent on.
 	StripPrefix string `key:"strip_prefix"`
-	// Methods are those that need a key according to Key; Others says what
-	// becomes of the other methods: they pass through without one, or are refused.
+	// Methods are those that need a key according to Key, never GET, HEAD and
+	// OPTIONS, which no key can guard. Others says what becomes of these three: they
+	// pass through without a key, or are refused. Every other method is refused, and
+	// so is one that is spelled in other letters than Methods has it.
 	Methods []string `default:"POST,PUT,PATCH,DELETE" key:"methods"`
 	Others  string   `default:"pass"                  key:"others"  oneof:"pass refuse"`
 	// Upstream is the base URL; the request's path is put after its own.

@@ -134,10 +134,7 @@ func (l *loader) routeRequest(r *Route, path string) {
 		l.wrong(path+".methods", Problem{Text: "is empty", Remedy: "name at least one, for example POST"})
 	}
 	for _, m := range r.Methods {
-		if !methodName.MatchString(m) || m == http.MethodConnect || m == http.MethodTrace {
-			l.wrong(path+".methods", Problem{Value: m, Text: "is not a method of a route",
-				Allowed: "POST, PUT, PATCH, DELETE and others in capitals, but not CONNECT and TRACE"})
-		}
+		l.method(path+".methods", m, r.Key)
 	}
 	l.header(path+".key_header", r.KeyHeader)
 	l.header(path+".upstream_key_header", r.UpstreamKeyHeader)
@@ -156,6 +153,21 @@ func (l *loader) routeRequest(r *Route, path string) {
 			l.wrong(p+".name", Problem{Value: h.Name, Text: "is the header of the derived key",
 				Remedy: "remove it; onced sets it"})
 		}
+	}
+}
+
+// method refuses methods that no key can guard: what has no effect by its
+// definition is sent again by every client and proxy that pleases, and by the
+// transport of net/http when a reused connection breaks.
+func (l *loader) method(path, m, key string) {
+	switch {
+	case !methodName.MatchString(m) || m == http.MethodConnect || m == http.MethodTrace:
+		l.wrong(path, Problem{Value: m, Text: "is not a method of a route",
+			Allowed: "POST, PUT, PATCH, DELETE and others in capitals, but not CONNECT and TRACE"})
+	case key != "ignore" && (m == http.MethodGet || m == http.MethodHead || m == http.MethodOptions):
+		l.wrong(path, Problem{Value: m,
+			Text:   "cannot be guarded by a key: clients and proxies send it again as they please",
+			Remedy: "take it out, it passes with others: pass; what charges by GET needs POST"})
 	}
 }
 

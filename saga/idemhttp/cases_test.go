@@ -736,6 +736,30 @@ func TestMethods(t *testing.T) {
 	want(t, serve(optional, r), 400, "", false)
 }
 
+// A method in other letters is another one to us, and the same to many a handler.
+func TestMethodsInOtherLetters(t *testing.T) {
+	var c counter
+	h := guard(t, newBook(t), Config{}, c.charge)
+	for _, method := range []string{"post", "Post", "pATCH"} {
+		r := post("", "{}")
+		r.Method = method
+		want(t, serve(h, r), 405, `"method_not_allowed"`, false)
+	}
+	c.is(t, 0)
+}
+
+// What anybody may send again cannot be guarded.
+func TestMethodsThatNoKeyGuards(t *testing.T) {
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT", "post"} {
+		_, err := Middleware(newBook(t), Config{Operation: "pay", Principal: OnePrincipal,
+			Methods: []string{"POST", method}})
+		wrong, ok := errors.AsType[*saga.ConfigError](err)
+		if !ok || wrong.Field != "Methods" || !strings.Contains(wrong.Problem, method) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
 func TestBodyLimit(t *testing.T) {
 	var c counter
 	h := guard(t, newBook(t), Config{MaxBody: 10}, c.charge)

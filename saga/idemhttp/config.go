@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"onced/kv/claim"
@@ -36,7 +37,10 @@ type Config struct {
 
 	// KeyHeader is the header of the key; "" means DefaultKeyHeader.
 	KeyHeader string
-	// Methods need a key; nil means POST and PATCH.
+	// Methods need a key; nil means POST and PATCH. They are in capitals, and never
+	// GET, HEAD, OPTIONS, TRACE or CONNECT: those are sent again by every client and
+	// transport that pleases, so no key can guard them. A request whose method
+	// differs from one of these only in its case is answered 405.
 	Methods []string
 	// KeyOptional lets a request of Methods without a key pass through unguarded
 	// instead of refusing it with 400.
@@ -126,6 +130,10 @@ func (c *Config) problem(claims *claim.Book) (field, problem string) {
 		return "Principal", "is missing: say whose keys they are, or use OnePrincipal"
 	case len(c.Methods) == 0 || slices.Contains(c.Methods, ""):
 		return "Methods", "is empty: name at least one, or leave it nil"
+	case slices.ContainsFunc(c.Methods, unguarded):
+		return "Methods", fmt.Sprintf("has %q: name methods in capitals, and none of GET, HEAD, OPTIONS, "+
+			"TRACE and CONNECT, which are sent again by whoever pleases",
+			c.Methods[slices.IndexFunc(c.Methods, unguarded)])
 	case c.MaxBody < 0:
 		return "MaxBody", fmt.Sprintf("must not be negative, it is %d", c.MaxBody)
 	case c.BodyTime < 0:
@@ -139,6 +147,11 @@ func (c *Config) problem(claims *claim.Book) (field, problem string) {
 		return "Wait", fmt.Sprintf("must not be negative, it is %v; NoWait does not wait", c.Wait)
 	}
 	return "", ""
+}
+
+// unguarded reports a method that no key can guard.
+func unguarded(method string) bool {
+	return safe(method) || method == http.MethodConnect || method != strings.ToUpper(method)
 }
 
 // options are the settings that the operation has.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"onced/kv/claim"
@@ -43,7 +44,9 @@ func safe(method string) bool {
 // nil for one that passes.
 func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (x *Exchange, p *Problem) {
 	if !slices.Contains(h.cfg.Methods, r.Method) {
-		if !h.cfg.RefuseOthers {
+		// "post" is another method than POST, but many a handler takes it for that.
+		same := func(m string) bool { return strings.EqualFold(m, r.Method) }
+		if !h.cfg.RefuseOthers && !slices.ContainsFunc(h.cfg.Methods, same) {
 			return nil, nil
 		}
 		w.Header()["Allow"] = slices.Clone(h.cfg.Methods)
