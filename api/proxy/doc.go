@@ -20,6 +20,9 @@
 //     outcome that nobody can tell.
 //   - Redirects are passed to the client and never followed, in look-ups neither.
 //     There is no proxy from the environment.
+//   - Methods are those of the route, and with others: pass GET, HEAD and OPTIONS.
+//     Every other one is refused with 405, TRACE and CONNECT always, and so is a
+//     method in other letters, such as "post", which an upstream may take for POST.
 //   - Dot segments, doubled slashes, backslashes, control characters, also behind
 //     escapes, are refused with 400, and so is a path that a lenient upstream would
 //     take for one of another route: one with path parameters or a slash at its

@@ -210,9 +210,9 @@ func TestPassThrough(t *testing.T) {
 		w.Header().Set("Sum", "1")
 		return true
 	}
-	s := newSetup(t, strings.Replace(plain, "path: /charges", "path: /charges\n  methods: [POST]", 1), g.URL)
+	s := newSetup(t, plain, g.URL)
 	for range 2 { // with a key or not, never once per key
-		for _, method := range []string{"GET", "PUT", "DELETE", "OPTIONS", "HEAD"} {
+		for _, method := range []string{"GET", "OPTIONS", "HEAD"} {
 			hints := 0
 			r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(),
 				&httptrace.ClientTrace{
@@ -239,7 +239,7 @@ func TestPassThrough(t *testing.T) {
 			}
 		}
 	}
-	if len(g.sends) != 10 {
+	if len(g.sends) != 6 {
 		t.Errorf("%d sends", len(g.sends))
 	}
 	// Of a guarded one the hints are dropped: nothing leaves before its commit.
@@ -259,6 +259,47 @@ func TestMethodsWithoutKeysCanBeRefused(t *testing.T) {
 		}
 	}
 	g.charged(t, 0)
+}
+
+// An upstream that takes "post" for POST, or charges at a method that the route
+// does not name, would charge without a key.
+func TestMethodsDoNotGoRoundTheGuard(t *testing.T) {
+	g := newGateway(t)
+	for _, more := range []string{"", "  key: optional\n", "  key: ignore\n", "  others: refuse\n"} {
+		s := newSetup(t, plain+"  methods: [POST]\n"+more, g.URL)
+		for _, method := range []string{"post", "Post", "get", "PUT", "DELETE", "PROPFIND", "PRI", "TRACE"} {
+			resp, body := s.raw(method + " /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" +
+				"Content-Length: 0\r\nIdempotency-Key: k\r\n\r\n")
+			want(t, reply{resp, body}, 405, `"method_not_allowed"`, false)
+			if !strings.HasPrefix(resp.Header.Get("Allow"), "POST") {
+				t.Errorf("%s: %v", method, resp.Header)
+			}
+		}
+		for _, target := range []string{"/charges", "x:443"} {
+			resp, body := s.raw("CONNECT " + target + " HTTP/1.1\r\nHost: x\r\n\r\n")
+			want(t, reply{resp, body}, 405, `"method_not_allowed"`, false)
+		}
+	}
+	g.charged(t, 0)
+}
+
+// An upstream that answers TRACE shows what it got: the secrets of the route.
+func TestTraceShowsNoSecrets(t *testing.T) {
+	echo := newWire(t, func(w *wire, _ int, conn net.Conn, r *bufio.Reader) {
+		if req, ok := w.request(r); ok {
+			got := "Authorization: " + req.Header.Get("Authorization")
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: message/http\r\n"+
+				"Content-Length: %d\r\n\r\n%s", len(got), got)
+		}
+	})
+	for _, more := range []string{"", "  key: ignore\n"} {
+		s := newSetup(t, plain+"  headers: [{name: Authorization, value: secret-of-the-route}]\n"+more, echo.url())
+		resp, body := s.raw("TRACE /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		want(t, reply{resp, body}, 405, `"method_not_allowed"`, false)
+		if strings.Contains(body, "secret-of-the-route") || echo.count() > 0 {
+			t.Errorf("%s, %d", body, echo.count())
+		}
+	}
 }
 
 func TestKeyModes(t *testing.T) {

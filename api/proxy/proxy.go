@@ -132,7 +132,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt, err := p.routeOf(r)
 	if err == nil {
 		p.cfg.OnRoute(r.Context(), rt.name)
-		err = rt.admit(r)
+		err = rt.admit(w, r)
 	}
 	var principal string
 	if err == nil {
@@ -156,6 +156,9 @@ type principalKey struct{}
 
 // routeOf finds the route of a request, or a problem.
 func (p *Proxy) routeOf(r *http.Request) (*route, error) {
+	if r.Method == http.MethodConnect { // it may have no path
+		return nil, problem.New(problem.MethodNotAllowed, "this is no proxy for CONNECT")
+	}
 	path, err := plainPath(r.URL)
 	if err != nil {
 		return nil, problem.New(problem.BadPath, err.Error())

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
+	"strings"
 
 	"onced/api/config"
 	"onced/api/problem"
@@ -27,7 +28,8 @@ type route struct {
 	pass    *httputil.ReverseProxy
 	handler http.Handler
 	maxBody int64
-	keep    int // how much of an answer is held and kept
+	keep    int      // how much of an answer is held and kept
+	methods []string // that are admitted
 }
 
 func (p *Proxy) newRoute(c config.Route) (*route, error) {
@@ -40,12 +42,12 @@ func (p *Proxy) newRoute(c config.Route) (*route, error) {
 		rt.maxBody = p.cfg.MaxBody
 	}
 	rt.keep = min(int(c.MaxResponse), p.cfg.Claims.Machine().MaxResult-idemhttp.MaxHead)
-	rt.pass = rt.newPass()
+	rt.pass, rt.methods = rt.newPass(), slices.Clone(c.Methods)
+	if c.Others == "pass" {
+		rt.methods = append(rt.methods, http.MethodGet, http.MethodHead, http.MethodOptions)
+	}
 	if c.Key == "ignore" {
 		rt.handler = http.HandlerFunc(rt.passThrough)
-		if c.Others == "refuse" {
-			rt.handler = rt.only(c.Methods)
-		}
 		return rt, nil
 	}
 	h, err := idemhttp.New(p.cfg.Claims, rt.settings(), rt.observed)
@@ -67,7 +69,6 @@ func (rt *route) settings() idemhttp.Config {
 		KeyHeader:    rt.KeyHeader,
 		Methods:      rt.Methods,
 		KeyOptional:  rt.Key == "optional",
-		RefuseOthers: rt.Others == "refuse",
 		MaxBody:      rt.maxBody,
 		BodyTime:     rt.proxy.cfg.BodyTime,
 		MaxResponse:  rt.keep,
@@ -101,20 +102,16 @@ func ClaimID(principal, route, key string) claim.ID {
 	return claim.ID{Scope: claim.ScopeOf(principal, route), Key: key}
 }
 
-// only passes some methods through.
-func (rt *route) only(methods []string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(methods, r.Method) {
-			w.Header()["Allow"] = slices.Clone(methods)
-			problem.Write(w, r, problem.New(problem.MethodNotAllowed, "this route takes other methods"))
-			return
-		}
-		rt.passThrough(w, r)
-	})
-}
-
-// admit refuses what would go round the guard.
-func (rt *route) admit(r *http.Request) error {
+// admit refuses what would go round the guard. Methods are refused unless they
+// are known: an upstream may take "post" for POST, or charge at a method that
+// nobody has thought of; and one that answers TRACE shows the client the secrets
+// that the route has put into its request.
+func (rt *route) admit(w http.ResponseWriter, r *http.Request) error {
+	if !slices.Contains(rt.methods, r.Method) {
+		w.Header()["Allow"] = slices.Clone(rt.methods)
+		return problem.New(problem.MethodNotAllowed, "this route takes other methods, in these letters: "+
+			strings.Join(rt.methods, ", "))
+	}
 	if protocol, ok := isUpgrade(r.Header); ok {
 		switch {
 		case rt.Key != "ignore":
