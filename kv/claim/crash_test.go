@@ -11,6 +11,7 @@ import (
 	"onced/kv"
 	"onced/kv/boltkv"
 	"onced/kv/faultkv"
+	"onced/kv/feed"
 	"onced/kv/invariant"
 	"onced/kv/memkv"
 )
@@ -24,10 +25,10 @@ import (
 // What the enumeration covered when it was last looked at. Fewer is a failure:
 // somebody has taken points away.
 const (
-	leastPoints = 79   // commits and outside calls of all lives, without a fault
-	leastSingle = 521  // runs with one fault
-	leastPairs  = 5031 // runs with two
-	leastOnDisk = 86   // runs with one fault on a real file
+	leastPoints = 159   // commits and outside calls of all lives, without a fault
+	leastSingle = 1015  // runs with one fault
+	leastPairs  = 10566 // runs with two
+	leastOnDisk = 190   // runs with one fault on a real file
 )
 
 // life is one story of a claim, told by what the gateway answers.
@@ -40,6 +41,12 @@ type life struct {
 	silent   bool     // the first owner dies after its call; it is remote
 	declined bool     // the true outcome
 	onDisk   bool     // played on a real file too
+
+	beats    bool // the owner beats before and after its call; it is remote
+	person   bool // nobody can look up: a person decides, with an entry in the feed
+	recovers bool // the recovery pass runs before every attempt
+	sweeps   bool // when there is a result, its retention passes and it is swept
+	tx       bool // the order of the caller changes in the same transactions
 }
 
 var lives = []life{
@@ -56,6 +63,17 @@ var lives = []life{
 	{name: "remote owner, request lost", gateway: []string{"lost before"}, remote: true},
 	{name: "remote owner dies after the call", remote: true, silent: true},
 	{name: "remote owner dies before the call", gateway: []string{"lost before"}, remote: true, silent: true},
+	{name: "remote owner beats", remote: true, beats: true},
+	{name: "remote owner beats, answer lost", gateway: []string{"lost after"}, remote: true, beats: true},
+	{name: "remote owner dies, recovered", remote: true, silent: true, recovers: true, onDisk: true},
+	{name: "answer lost, recovered", gateway: []string{"lost after"}, recovers: true},
+	{name: "answer lost, a person decides", gateway: []string{"lost after"}, person: true, onDisk: true},
+	{name: "request lost, a person decides", gateway: []string{"lost before"}, person: true},
+	{name: "charged, swept", sweeps: true, onDisk: true},
+	{name: "declined, swept", gateway: []string{"declined"}, declined: true, sweeps: true},
+	{name: "charged, with the order", tx: true},
+	{name: "answer lost, with the order", gateway: []string{"lost after"}, tx: true, onDisk: true},
+	{name: "remote, with the order", gateway: []string{"lost before"}, remote: true, tx: true},
 }
 
 // gateway is the outside world. It survives every crash.
@@ -108,8 +126,10 @@ type process struct {
 	inner    kv.Store
 	store    *faultkv.Store
 	book     *Book
+	feed     *feed.Feed
 	restarts int
 	first    bool // the first attempt that got the key has been made
+	acts     int  // decisions of persons
 	points   []faultkv.Point
 }
 
@@ -120,7 +140,8 @@ func (p *process) start() {
 		plans, p.plans = p.plans[0], p.plans[1:]
 	}
 	p.store = faultkv.New(p.inner, plans...)
-	book, err := New(context.Background(), p.store, Config{})
+	p.feed = feed.New(feed.Config{})
+	book, err := New(context.Background(), p.store, Config{Feed: p.feed})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -155,9 +176,14 @@ func (p *process) run() (Record, error) {
 	p.start()
 	for n := range patience {
 		p.clock.add(10 * time.Second)
+		if p.life.recovers {
+			if _, err := p.book.Recover(context.Background()); ended(err) {
+				p.restart()
+			}
+		}
 		d, err := p.attempt(fmt.Sprintf("token-%020d", n))
 		if d.Kind == Replay || d.Kind == Finished {
-			return d.Record, nil
+			return d.Record, p.sweep()
 		}
 		if ended(err) {
 			p.restart()
@@ -172,15 +198,17 @@ func (p *process) run() (Record, error) {
 // attempt is one request of the client: begin, call, finish.
 func (p *process) attempt(tok string) (Decision, error) {
 	b := ask("A", takeOver)
-	b.Token = tok
+	b.Token, b.TakeOver = tok, !p.life.person
 	if p.life.remote {
 		b.Owner = RemoteOwner(time.Minute)
 	}
-	d, err := p.try(func() (Decision, error) { return p.book.Begin(context.Background(), b) })
+	d, err := p.try(func() (Decision, error) { return p.begin(b) })
 	if err != nil {
 		return Decision{}, err
 	}
 	switch d.Kind {
+	case InDoubt:
+		return Decision{}, p.decide()
 	case Acquired:
 		first := !p.first
 		p.first = true
@@ -215,20 +243,147 @@ func (p *process) try(f func() (Decision, error)) (Decision, error) {
 	}
 }
 
-// outside is a call out of the process; one of a remote owner is not in it.
-func (p *process) outside(name string, fn func() error) error {
-	if p.life.remote {
-		return fn()
+// The order of the caller, in lives with tx.
+const (
+	orderTable kv.TableID = "shop.order"
+	orderKey              = "order-1"
+)
+
+// with runs f and, in the same transaction, sets the order to status when the
+// decision is kind.
+func (p *process) with(f func(kv.Writer) (Decision, error), kind Kind, status string) (d Decision, err error) {
+	err = p.store.Update(context.Background(), func(w kv.Writer) error {
+		got, err := f(w)
+		if err == nil && got.Kind == kind {
+			err = w.Put(orderTable, []byte(orderKey), []byte(status))
+		}
+		if err == nil {
+			d = got
+		}
+		return err
+	})
+	return d, err
+}
+
+func (p *process) begin(b Request) (Decision, error) {
+	if !p.life.tx {
+		return p.book.Begin(context.Background(), b)
 	}
-	return p.store.Call(name, fn)
+	return p.with(func(w kv.Writer) (Decision, error) { return p.book.BeginTx(w, b) }, Acquired, "begun")
+}
+
+func (p *process) done(ref Ref) (Decision, error) {
+	if !p.life.tx {
+		return p.book.Done(context.Background(), ref, text("paid"))
+	}
+	return p.with(func(w kv.Writer) (Decision, error) { return p.book.DoneTx(w, ref, text("paid")) },
+		Finished, "paid")
+}
+
+func (p *process) lookedUp(ref Ref, f Finding) (Decision, error) {
+	if !p.life.tx {
+		return p.book.LookedUp(context.Background(), ref, f)
+	}
+	return p.with(func(w kv.Writer) (Decision, error) { return p.book.LookedUpTx(w, ref, f) },
+		Finished, "paid")
+}
+
+// order is what became of the order.
+func (p *process) order() (status string, err error) {
+	err = p.inner.View(context.Background(), func(rd kv.Reader) error {
+		v, err := rd.Get(orderTable, []byte(orderKey))
+		status = string(v)
+		return err
+	})
+	return status, err
+}
+
+// decide is a person asking the bank and deciding, who does not give up before
+// they are told that it is done.
+func (p *process) decide() error {
+	ctx := context.Background()
+	c, ok, err := p.book.Get(ctx, theID)
+	if err != nil || !ok || c.Record.State != Unknown {
+		return err
+	}
+	v := Resolution{ID: theID, Version: c.Record.Version, Verdict: VerdictDone, Result: text("paid"),
+		Actor: "ann", Reason: "asked the bank"}
+	want := Finished
+	if p.gw.charges == 0 {
+		v.Verdict, v.Result, want = VerdictFree, Result{}, Freed
+	}
+	for {
+		d, err := p.try(func() (Decision, error) { return p.book.Resolve(ctx, v) })
+		if ended(err) {
+			p.restart()
+			continue
+		}
+		if err != nil || d.Kind != want {
+			p.t.Errorf("%s: the person is told %v, %v; want %v", p.life.name, d.Kind, err, want)
+		}
+		p.acts++
+		return err
+	}
+}
+
+// sweep lets the retention of the result pass, and sweeps until it is gone.
+func (p *process) sweep() error {
+	if !p.life.sweeps {
+		return nil
+	}
+	p.clock.add(DefaultRetention)
+	for range patience {
+		if _, err := p.book.SweepExpired(context.Background(), 0); ended(err) {
+			p.restart()
+		}
+		_, ok, err := p.book.Get(context.Background(), theID)
+		if err != nil || !ok {
+			return err
+		}
+	}
+	return errors.New("the result was never swept")
+}
+
+// outside is a call out of the process. A remote owner is not in it, and lives on
+// when it dies.
+func (p *process) outside(name string, fn func() error) error {
+	ran := false
+	var answer error
+	err := p.store.Call(name, func() error {
+		ran, answer = true, fn()
+		return answer
+	})
+	if !p.life.remote || !ended(err) {
+		return err
+	}
+	p.restart()
+	if !ran {
+		answer = fn()
+	}
+	return answer
+}
+
+// beat extends the lease; it is a hint that the owner lives, and may fail.
+func (p *process) beat(ref Ref) error {
+	if !p.life.beats {
+		return nil
+	}
+	_, err := p.try(func() (Decision, error) {
+		return p.book.Heartbeat(context.Background(), ref, time.Minute)
+	})
+	return err
 }
 
 func (p *process) call(ref Ref) (Decision, error) {
 	ctx := context.Background()
+	if err := p.beat(ref); err != nil {
+		return Decision{}, err
+	}
 	err := p.outside("charge", p.gw.charge)
+	_ = p.beat(ref)
 	switch {
 	case err == nil:
-		return p.try(func() (Decision, error) { return p.book.Done(ctx, ref, text("paid")) })
+		return p.try(func() (Decision, error) { return p.done(ref) })
 	case ended(err):
 		return Decision{}, err
 	case errors.Is(err, errDeclined):
@@ -262,7 +417,7 @@ func (p *process) resolve(ref Ref) (Decision, error) {
 	if err != nil {
 		f = Finding{Answer: NoAnswer, Reason: err.Error()}
 	}
-	d, err := p.try(func() (Decision, error) { return p.book.LookedUp(ctx, ref, f) })
+	d, err := p.try(func() (Decision, error) { return p.lookedUp(ref, f) })
 	if err != nil || d.Kind != Cleared {
 		return d, err
 	}
@@ -288,11 +443,22 @@ func enumerate(t *testing.T, l *life, open func(kv.Clock) kv.Store, plans ...[]f
 		fail("%d charges", p.gw.charges)
 	}
 	points := append(p.points, p.store.Points()...)
+	p.plans = nil
 	p.restart() // and the truth survives one more start
 	b := ask("Z")
-	if d, err := p.book.Begin(context.Background(), b); err != nil || d.Kind != Replay ||
+	kind := Replay
+	if l.sweeps {
+		kind, want = Acquired, ""
+	}
+	if d, err := p.book.Begin(context.Background(), b); err != nil || d.Kind != kind ||
 		string(d.Record.Result.Data) != want {
 		fail("the replay is %v %q, %v", d.Kind, d.Record.Result.Data, err)
+	}
+	if got, err := p.order(); err != nil || l.tx && got != "paid" {
+		fail("the order is %q, %v", got, err)
+	}
+	if page, err := p.feed.Read(context.Background(), p.inner, "", 10); err != nil || len(page.Events) != p.acts {
+		fail("%d notifications of %d acts, %v", len(page.Events), p.acts, err)
 	}
 	if rep, err := invariant.Check(context.Background(), p.inner, Rules()...); err != nil || !rep.OK() {
 		fail("%v %v", rep, err)

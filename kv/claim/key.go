@@ -13,11 +13,12 @@ import (
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Kinds of scopes. They are the first segment, so that an event id and an
-// operation key never share a scope.
+// Kinds of scopes. They are the first segment, so that an event id, an operation
+// key and a key of the proxy never share a scope.
 const (
 	kindOperation = "op"
 	kindEvent     = "ev"
+	kindRoute     = "route"
 )
 
 var escapeSegment = strings.NewReplacer("%", "%25", "/", "%2F")
@@ -41,6 +42,13 @@ func ScopePrefix(principal string) string {
 // endpoint. It is never a scope of [ScopeOf].
 func EventScopeOf(source, endpoint string) string {
 	return kindEvent + "/" + escapeSegment.Replace(source) + "/" + endpoint
+}
+
+// RouteScopeOf returns the scope of the keys that principal sends to a route of
+// the proxy. It is never a scope of [ScopeOf]: who may claim keys for operations of
+// its own cannot reach what the proxy holds for the same principal.
+func RouteScopeOf(principal, route string) string {
+	return kindRoute + "/" + escapeSegment.Replace(principal) + "/" + route
 }
 
 // FingerprintOf returns the SHA-256 of the parts, each preceded by its length,

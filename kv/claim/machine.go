@@ -124,6 +124,10 @@ type Request struct {
 	// TakeOver says that the caller can find out what became of an unknown
 	// effect, and wants the key for that.
 	TakeOver bool
+	// LocalToo lets a remote owner take over what a local one has left. Without it
+	// that is answered with InDoubt: what a function inside the process that holds
+	// the store has sent, and whom to ask about it, nobody outside knows.
+	LocalToo bool
 }
 
 // validate checks everything that does not depend on the record.
@@ -176,7 +180,7 @@ func (m Machine) begin(r *Record, now time.Time, b Request) (Step, error) {
 		return keep(Decision{Kind: acquiredKind(cur), Record: cur}), nil
 	case cur.State == Pending:
 		return m.inFlight(cur, now), nil
-	case !b.TakeOver:
+	case !b.TakeOver || cur.Owner.Local && !b.Owner.Local && !b.LocalToo:
 		return keep(Decision{Kind: InDoubt, Record: cur.public()}), nil
 	case cur.heldBy(b.Token):
 		return Step{}, &StateError{Op: "begin", Err: ErrTokenReused, State: cur.State, Version: cur.Version}

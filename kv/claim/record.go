@@ -26,7 +26,8 @@ const (
 
 // ID names a claim.
 type ID struct {
-	// Scope separates principals and operations; see [ScopeOf] and [EventScopeOf].
+	// Scope separates principals and operations; see [ScopeOf], [RouteScopeOf] and
+	// [EventScopeOf].
 	Scope string
 	// Key is the caller's idempotency key or event id, exactly as it counts:
 	// 1 to 255 bytes of text, without control characters, not blank.
