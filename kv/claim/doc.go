@@ -30,6 +30,8 @@
 //   - A look-up that finds nothing is proof only when the last send was at least
 //     the settling time ago as the look-up began.
 //   - Another fingerprint under the same key is refused in every state.
+//   - The store holds no token, only sums of them: a copy of it finishes nobody's
+//     claim.
 //
 // # What is not guaranteed
 //
@@ -38,6 +40,13 @@
 //     call after it, and its call carries the same downstream key
 //     ([DownstreamKey]) as everybody else's.
 //   - That a key means anything after its retention: it is then free again.
+//   - That times mean anything when the clock does not. One that jumps ahead
+//     cannot be told from a process that was off for so long: by as much as the
+//     retention, it frees every key that is done or refused, at once; by as much as
+//     a settling time, it lets a look-up count that was too early. It never frees
+//     an open claim, and gives no leave to send again. Set clocks by slewing, and
+//     do not let the service start before its clock is right. One that is set back
+//     only makes things last longer.
 //
 // # What survives a crash
 //

@@ -81,6 +81,12 @@ func FuzzScope(f *testing.F) {
 		if ScopeOf(p1, o1) == EventScopeOf(p2, o2) {
 			t.Errorf("an event and an operation share a scope: %q %q, %q %q", p1, o1, p2, o2)
 		}
+		if (RouteScopeOf(p1, o1) == RouteScopeOf(p2, o2)) != same {
+			t.Errorf("RouteScopeOf(%q, %q) and (%q, %q)", p1, o1, p2, o2)
+		}
+		if r := RouteScopeOf(p1, o1); r == ScopeOf(p2, o2) || r == EventScopeOf(p2, o2) {
+			t.Errorf("a route shares a scope: %q %q, %q %q", p1, o1, p2, o2)
+		}
 		if (DownstreamKey(p1, o1) == DownstreamKey(p2, o2)) != same {
 			t.Errorf("DownstreamKey(%q, %q) and (%q, %q)", p1, o1, p2, o2)
 		}

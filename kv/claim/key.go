@@ -11,6 +11,9 @@ import (
 	"unicode/utf8"
 )
 
+// lowerBase32 is the alphabet of RFC 4648 in lower case, which the API documents
+// for downstream keys. It is not that of kv.NewID, which has to keep the order of
+// the bytes; nothing here is sorted by its text.
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // Kinds of scopes. They are the first segment, so that an event id, an operation

@@ -77,6 +77,18 @@ var plays = map[string]string{
 		32s begin D local takeover -> in_flight pending try=3 retry=1s
 		33s done C ok              -> finished done try=3 res=ok`,
 
+	"nobody outside takes over what an owner inside has left": `
+		0s  begin A local                -> acquired pending
+		1s  unknown A                    -> still_unknown unknown doubt
+		2s  begin B remote=1m takeover   -> in_doubt unknown doubt
+		3s  restart
+		4s  begin B remote=1m takeover   -> in_doubt unknown doubt
+		5s  begin B remote=1m takeover localtoo -> took_over pending try=2 doubt
+		6s  unknown B                    -> still_unknown unknown try=2 doubt
+		7s  begin C remote=1m takeover   -> took_over pending try=3 doubt
+		8s  unknown C                    -> still_unknown unknown try=3 doubt
+		9s  begin D local takeover       -> took_over pending try=4 doubt`,
+
 	"IK08 the dead process's own token takes nothing over": `
 		0s begin A local          -> acquired pending
 		1s restart
@@ -524,6 +536,8 @@ func request(t *testing.T, f []string) Request {
 			b.Fingerprint = FingerprintOf([]byte(value))
 		case "takeover":
 			b.TakeOver = true
+		case "localtoo":
+			b.LocalToo = true
 		default:
 			t.Fatalf("no argument %q", a)
 		}

@@ -284,7 +284,7 @@ func (w *world) begin(a *actor) error {
 		a.token = fmt.Sprintf("token-%010d", w.tokens)
 	}
 	b := Request{ID: theID, Token: a.token, Fingerprint: [32]byte{1}, Owner: LocalOwner(),
-		TakeOver: w.chance(60)}
+		TakeOver: w.chance(60), LocalToo: w.chance(50)}
 	if !a.local {
 		b.Owner = RemoteOwner(time.Duration(1+w.rng.IntN(20)) * time.Second)
 	}

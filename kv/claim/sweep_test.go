@@ -232,6 +232,32 @@ func TestIK23_ClockSetBackAtARestart(t *testing.T) {
 	})
 }
 
+// What the package says of a clock that jumps ahead, no more and no less.
+func TestIK23_ClockJumpsAhead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i, owner := range []func(*Request){remote(time.Hour), takeOver, takeOver, takeOver} {
+		r.want(Acquired)(r.begin(ask("A", numbered(i), owner)))
+	}
+	refs := func(i int, tok string) Ref { return ask(tok, numbered(i)).Ref() }
+	r.want(StillUnknown)(r.book.Unknown(r.Context(), refs(2, "A"), "timeout"))
+	r.want(Finished)(r.book.Done(r.Context(), refs(3, "A"), text("paid")))
+
+	r.clock.add(DefaultRetention)
+	r.want(InDoubt)(r.begin(ask("B", numbered(0)))) // the lease is over, the key not free
+	r.want(InFlight)(r.begin(ask("B", numbered(1))))
+	r.want(InDoubt)(r.begin(ask("B", numbered(2))))
+	r.want(TookOver)(r.begin(ask("B", numbered(2), takeOver)))
+	r.wantErr(ErrTooOld)(r.book.Repeat(r.Context(), refs(2, "B"), DefaultKeyValidFor))
+	r.want(Cleared)(r.book.LookedUp(r.Context(), refs(2, "B"),
+		Finding{Answer: FoundNothing, SettlesAfter: DefaultRetention}))
+	r.want(Acquired)(r.begin(ask("B", numbered(3)))) // the price
+	r.wantSwept(0)
+	r.clock.add(-DefaultRetention) // back to the truth
+	r.want(InFlight)(r.begin(ask("C", numbered(3))))
+	r.want(InFlight)(r.begin(ask("C", numbered(1))))
+}
+
 func TestListings(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(r *rig) {
