@@ -2,12 +2,10 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -28,7 +26,7 @@ const (
 
 // listing selects claims.
 type listing struct {
-	prefix    string // of scopes
+	prefixes  []string // of scopes, one after the other; one that is "" is all
 	principal string
 	operation string
 	state     string
@@ -55,56 +53,85 @@ func (s *Server) listClaims(c echo.Context) error {
 	if limit == 0 {
 		limit = defaultPage
 	}
-	position, err := openCursor(c.QueryParam("cursor"), l.sum())
+	at, err := s.cursors.open(c.QueryParam("cursor"), l.sum())
 	if err != nil {
 		return err
 	}
 	out := claimPage{Claims: []*claimView{}}
-	next, err := s.fill(c.Request().Context(), l, claim.Query{ScopePrefix: l.prefix, Position: position,
-		Limit: limit}, &out)
+	next, err := s.fill(c.Request().Context(), l, page{from: at, limit: limit}, &out)
 	if err != nil {
 		return err
 	}
 	if next != "" {
-		out.NextCursor = sealCursor(next, l.sum())
+		if out.NextCursor, err = s.cursors.seal(next, l.sum()); err != nil {
+			return err
+		}
 		out.Next = nextURL(c, out.NextCursor)
 	}
 	return s.json(c, http.StatusOK, out)
 }
 
+// page is a part of a listing.
+type page struct {
+	from  string // position, or "" for the beginning
+	limit int
+}
+
+// place of a listing: which of its prefixes, and the position in that.
+func (l *listing) place(from string) (prefix int, position string, err error) {
+	if from == "" {
+		return 0, "", nil
+	}
+	number, position, ok := strings.Cut(from, ":")
+	prefix, err = strconv.Atoi(number)
+	if err != nil || !ok || prefix < 0 || prefix >= len(l.prefixes) {
+		return 0, "", problem.New(problem.InvalidCursor, "").At("cursor")
+	}
+	return prefix, position, nil
+}
+
 // fill takes claims into out until it is full or enough was looked at, and
 // returns where to go on.
-func (s *Server) fill(ctx context.Context, l listing, q claim.Query, out *claimPage) (string, error) {
-	list, want := s.deps.Book.List, q.Limit
+func (s *Server) fill(ctx context.Context, l listing, p page, out *claimPage) (string, error) {
+	prefix, position, err := l.place(p.from)
+	if err != nil {
+		return "", err
+	}
+	list := s.deps.Book.List
 	if l.open {
 		list = s.deps.Book.ListOpen
 	}
 	for range maxLooks {
-		q.Limit = want - len(out.Claims)
-		page, err := list(ctx, q)
+		found, err := list(ctx, claim.Query{ScopePrefix: l.prefixes[prefix], Position: position,
+			Limit: p.limit - len(out.Claims)})
 		if err != nil {
 			return "", err
 		}
-		for _, got := range page.Claims {
+		for _, got := range found.Claims {
 			if l.takes(got) {
 				v := viewClaim(got.ID, got.Record, false)
 				v.Damaged = got.Err != nil
 				out.Claims = append(out.Claims, v)
 			}
 		}
-		q.Position = page.Next
-		if q.Position == "" || len(out.Claims) >= want {
+		if position = found.Next; position == "" {
+			prefix++
+		}
+		if prefix == len(l.prefixes) {
+			return "", nil
+		}
+		if len(out.Claims) >= p.limit {
 			break
 		}
 	}
-	return q.Position, nil
+	return strconv.Itoa(prefix) + ":" + position, nil
 }
 
 // listingOf reads the filters. Who sees only its own claims needs to name no
 // principal, and may name none but itself.
 func listingOf(c echo.Context, who auth.Identity) (listing, error) {
 	l := listing{principal: c.QueryParam("principal"), operation: c.QueryParam("operation"),
-		state: c.QueryParam("state")}
+		state: c.QueryParam("state"), prefixes: []string{""}}
 	bad := func(param, detail string) (listing, error) {
 		return l, invalidField(param, detail)
 	}
@@ -130,16 +157,17 @@ func listingOf(c echo.Context, who auth.Identity) (listing, error) {
 		l.principal = who.Principal
 	}
 	if l.principal != "" {
-		l.prefix = claim.ScopePrefix(l.principal) + l.operation
+		l.prefixes = prefixesOf(l.principal)
+		for i := range l.prefixes {
+			l.prefixes[i] += l.operation
+		}
 	}
 	return l, nil
 }
 
 func (l *listing) takes(c claim.Claim) bool {
-	if l.operation != "" {
-		if _, op, ok := partsOf(c.ID.Scope); !ok || op != l.operation {
-			return false
-		}
+	if l.operation != "" && partsOf(c.ID.Scope).operation != l.operation {
+		return false
 	}
 	switch l.state {
 	case "":
@@ -152,32 +180,8 @@ func (l *listing) takes(c claim.Claim) bool {
 
 // sum stands for the filters in a cursor.
 func (l *listing) sum() string {
-	sum := claim.FingerprintOf([]byte("claims"), []byte(l.prefix), []byte(l.operation), []byte(l.state))
-	return hex.EncodeToString(sum[:8])
-}
-
-// cursor is the inside of the opaque text.
-type cursor struct {
-	Filter   string `json:"f"`
-	Position string `json:"p"`
-}
-
-func sealCursor(position, filter string) string {
-	b, _ := json.Marshal(cursor{filter, position}) // two texts cannot fail
-	return base64.RawURLEncoding.EncodeToString(b)
-}
-
-// openCursor refuses the cursor of another listing, which would skip in silence.
-func openCursor(text, filter string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	var c cursor
-	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || json.Unmarshal(b, &c) != nil || c.Filter != filter || c.Position == "" {
-		return "", problem.New(problem.InvalidCursor, "").At("cursor")
-	}
-	return c.Position, nil
+	sum := claim.FingerprintOf([]byte("claims"), []byte(l.principal), []byte(l.operation), []byte(l.state))
+	return string(sum[:])
 }
 
 // nextURL is the request's own path with the cursor of the next page, and stands

@@ -55,7 +55,9 @@ func (in *resultBody) result() (claim.Result, error) {
 	return res, nil
 }
 
-// verb is the common course of what an owner does with its claim.
+// verb is the common course of what an owner does with its claim. The claims of
+// the proxy's routes, and all others that were not made here, have their owners
+// inside this process: a token sees those of its principal and changes none.
 func (s *Server) verb(
 	c echo.Context, in any, act func(context.Context, claim.ID) (claim.Decision, error),
 ) error {
@@ -63,8 +65,12 @@ func (s *Server) verb(
 	if err != nil {
 		return err
 	}
-	if !ownsClaim(caller(c), id) {
+	switch {
+	case !ownsClaim(caller(c), id):
 		return problem.New(problem.Forbidden, "the claim belongs to another principal")
+	case partsOf(id.Scope).kind != kindOperation:
+		return problem.New(problem.Forbidden, "the claim was not made by POST /v1/claims: onced itself owns it, "+
+			"and an operator can resolve it").About(claimPath(id))
 	}
 	if err := s.readJSON(c, in); err != nil {
 		return err

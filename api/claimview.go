@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // claimView is a claim in JSON.
 type claimView struct {
 	ID            string          `json:"id"`
+	Kind          string          `json:"kind,omitempty"` // absent when the row's key is damaged
 	Scope         string          `json:"scope"`
 	Principal     string          `json:"principal,omitempty"`
 	Operation     string          `json:"operation,omitempty"`
@@ -61,7 +63,10 @@ func viewClaim(id claim.ID, r claim.Record, content bool) *claimView {
 		LastSend: instant(r.LastSendBefore), Cause: string(r.Cause), Reason: r.Reason, ResolvedBy: r.Actor,
 		ExpiresAt:  instant(r.ExpiresAt),
 		ResultSize: r.ResultSize}
-	v.Principal, v.Operation, _ = partsOf(id.Scope)
+	if id.Scope != "" {
+		at := partsOf(id.Scope)
+		v.Kind, v.Principal, v.Operation = at.kind, at.principal, at.operation
+	}
 	if r.State == claim.Pending {
 		v.Owner = viewOwner(r.Owner)
 	}
@@ -138,22 +143,48 @@ func parseClaimID(s string) (claim.ID, bool) {
 	return id, true
 }
 
-// operationScope is what the scopes of operations begin with.
-const operationScope = "op/"
+// The kinds of claims.
+const (
+	kindOperation = "operation" // made by POST /v1/claims
+	kindRoute     = "route"     // made by the proxy
+	kindOther     = "other"     // of another part of onced
+)
+
+// scopeKinds are what the scopes of each kind begin with, in the order of a
+// listing.
+var scopeKinds = []struct{ prefix, kind string }{{"op/", kindOperation}, {"route/", kindRoute}}
 
 var unescapeSegment = strings.NewReplacer("%2F", "/", "%25", "%")
 
-// partsOf takes a scope of an operation apart.
-func partsOf(scope string) (principal, operation string, ok bool) {
-	rest, ok := strings.CutPrefix(scope, operationScope)
-	if !ok {
-		return "", "", false
+// scopeParts are the parts of a scope.
+type scopeParts struct {
+	kind string
+	// principal and operation, for a route its name, are empty for other kinds.
+	principal, operation string
+}
+
+// partsOf takes a scope apart.
+func partsOf(scope string) scopeParts {
+	for _, k := range scopeKinds {
+		rest, ok := strings.CutPrefix(scope, k.prefix)
+		if !ok {
+			continue
+		}
+		if principal, operation, ok := strings.Cut(rest, "/"); ok {
+			return scopeParts{k.kind, unescapeSegment.Replace(principal), operation}
+		}
 	}
-	principal, operation, ok = strings.Cut(rest, "/")
-	if !ok {
-		return "", "", false
+	return scopeParts{kind: kindOther}
+}
+
+// prefixesOf are what the scopes of a principal begin with, of one for each kind.
+func prefixesOf(principal string) []string {
+	var out []string
+	segment := strings.TrimPrefix(claim.ScopePrefix(principal), scopeKinds[0].prefix)
+	for _, k := range scopeKinds {
+		out = append(out, k.prefix+segment)
 	}
-	return unescapeSegment.Replace(principal), operation, true
+	return out
 }
 
 // seesClaim reports whether a claim exists for the caller.
@@ -163,7 +194,9 @@ func seesClaim(who auth.Identity, id claim.ID) bool {
 
 // ownsClaim reports whether a claim is of the caller's principal.
 func ownsClaim(who auth.Identity, id claim.ID) bool {
-	return who.Can(auth.ClaimsOwn) && strings.HasPrefix(id.Scope, claim.ScopePrefix(who.Principal))
+	return who.Can(auth.ClaimsOwn) && slices.ContainsFunc(prefixesOf(who.Principal), func(p string) bool {
+		return strings.HasPrefix(id.Scope, p)
+	})
 }
 
 // seesContent reports whether the caller may see intent and result.

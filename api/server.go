@@ -54,8 +54,11 @@ type Deps struct {
 	Trace func(*http.Request) (context.Context, func(Done))
 	// Clock measures how long requests take; nil means the system's clock.
 	Clock kv.Clock
-	// Rand makes request ids; nil means crypto/rand.Reader.
+	// Rand makes request ids and seals cursors; nil means crypto/rand.Reader.
 	Rand io.Reader
+	// CursorKey is the secret under which cursors are sealed, of [CursorKey]; nil
+	// makes one that is forgotten with the Server.
+	CursorKey []byte
 	// ClientIP tells the address of the peer, whose failures are counted; nil
 	// means the address of the connection. Set it only to read a header that a
 	// trusted proxy sets.
@@ -104,16 +107,22 @@ type Server struct {
 	clock   kv.Clock
 	wall    kv.Clock // for deadlines of connections, which know the system's time only
 	rand    io.Reader
+	cursors *cursors
 	handler http.Handler
 }
 
-// New returns the server. It fails only on Deps without Book or Auth.
+// New returns the server. It fails only on Deps without Book or Auth, or with
+// a key that is none.
 func New(d Deps) (*Server, error) {
 	if d.Book == nil || d.Auth == nil {
 		return nil, errors.New("api: Deps needs Book and Auth")
 	}
 	s := &Server{deps: withDefaults(d), wall: kv.SystemClock()}
 	s.log, s.clock, s.rand = s.deps.Logger, s.deps.Clock, s.deps.Rand
+	var err error
+	if s.cursors, err = newCursors(s.deps.CursorKey, s.rand); err != nil {
+		return nil, err
+	}
 	s.handler = s.withRequestID(s.withLog(s.withRecovery(s.guard(s.secure(s.router())))))
 	return s, nil
 }

@@ -87,7 +87,7 @@ func (s *Server) listTokens(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := openCursor(c.QueryParam("cursor"), tokenFilter)
+	after, err := s.cursors.open(c.QueryParam("cursor"), tokenFilter)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,9 @@ func (s *Server) listTokens(c echo.Context) error {
 		out.Tokens = append(out.Tokens, s.viewToken(t))
 	}
 	if next != "" {
-		out.NextCursor = sealCursor(next, tokenFilter)
+		if out.NextCursor, err = s.cursors.seal(next, tokenFilter); err != nil {
+			return err
+		}
 		out.Next = nextURL(c, out.NextCursor)
 	}
 	return s.json(c, http.StatusOK, out)

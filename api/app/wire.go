@@ -48,20 +48,24 @@ func newParts(ctx context.Context, a *App) (*parts, error) {
 		return nil, err
 	}
 	p.proxy.set(routes)
-	p.api, err = p.newAPI(a, c)
+	cursorKey, err := api.CursorKey(ctx, a.store, o.Rand)
+	if err != nil {
+		return nil, err
+	}
+	p.api, err = p.newAPI(a, c, cursorKey)
 	return p, err
 }
 
 // newAPI makes the handler of the API, which gives what is not its own to the
 // routes of the proxy.
-func (p *parts) newAPI(a *App, c *config.Config) (http.Handler, error) {
+func (p *parts) newAPI(a *App, c *config.Config, cursorKey []byte) (http.Handler, error) {
 	shared := p.metrics
 	if c.Metrics.Listen != "" {
 		shared = nil // they are at an address of their own
 	}
 	deps := api.Deps{
 		Book: p.book, Auth: p.auth, Readiness: a.health, Metrics: shared, Fallback: &p.proxy,
-		Logger: a.o.Logger, Clock: a.o.Clock, Rand: a.o.Rand,
+		Logger: a.o.Logger, Clock: a.o.Clock, Rand: a.o.Rand, CursorKey: cursorKey,
 		ClientIP: clientIP(c.HTTP.TrustedProxies), MaxBody: int64(c.HTTP.MaxBody),
 		// A result comes in base64 inside of JSON.
 		MaxResultBody: int64(c.Claims.MaxResult)*4/3 + 64<<10,
