@@ -37,6 +37,11 @@ type Config struct {
 	// Tracer makes a span of every call; nil makes none.
 	Tracer Tracer
 
+	// Restored is when the store was restored from a copy; zero is never. For as long
+	// as callees know the keys of the time that was lost, the first send of a step with
+	// a [Check] is then preceded by its look-up.
+	Restored time.Time
+
 	// Calls bounds the calls under way at a time; 0 means 256. PerDefinition and
 	// PerHost bound those of one definition and of one [Host]; 0 means Calls.
 	Calls, PerDefinition, PerHost int
@@ -152,6 +157,7 @@ func (e *Engine) Register(defs ...*Definition) error {
 	defer e.mu.Unlock()
 	for _, d := range defs {
 		r := &registered{Definition: d, m: d.machineDef()}
+		r.m.Restored = e.cfg.Restored
 		e.defs[defID{d.name, d.version}] = r
 		e.latest[d.name] = r
 	}

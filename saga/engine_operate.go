@@ -230,7 +230,7 @@ func (e *Engine) selectOpen(ctx context.Context, b Bulk) (ids []string, more boo
 		d := kv.DecodeKey(x.Key)
 		_, id := d.Uint(), d.String()
 		_, r, err := e.get(ctx, id)
-		if errors.Is(err, ErrNoRun) {
+		if errors.Is(err, ErrNoRun) || errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) {
 			continue
 		}
 		if err != nil {

@@ -65,7 +65,11 @@ func (e *Engine) Run(ctx context.Context, d *Definition, key string, input any) 
 	if err != nil {
 		return nil, err
 	}
-	return e.Wait(ctx, s.Run)
+	v, err := e.Wait(ctx, s.Run)
+	if errors.Is(err, ErrNoRun) && s.Status == machine.Completed { // it is no longer kept
+		return e.Find(ctx, d.name, key)
+	}
+	return v, err
 }
 
 // StartRun is [Engine.Start] for callers that have the input as JSON.

@@ -2,6 +2,7 @@ package saga
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"onced/kv"
@@ -12,6 +13,7 @@ import (
 // many. What is known of their business keys stays. With nothing to do it costs one
 // read.
 func (e *Engine) SweepRuns(ctx context.Context, limit int) (removed int, err error) {
+	var from []byte
 	for {
 		page := sweepPage
 		if limit > 0 {
@@ -20,18 +22,23 @@ func (e *Engine) SweepRuns(ctx context.Context, limit int) (removed int, err err
 		if page == 0 {
 			return removed, nil
 		}
-		due, err := e.expired(ctx, page)
+		due, err := e.expired(ctx, from, page)
 		if err != nil || len(due) == 0 {
 			return removed, err
 		}
+		last := due[len(due)-1]
+		from = append(expiryKey(last.at, last.id), 0)
 		n := 0
 		err = e.store.Update(ctx, func(w kv.Writer) error {
 			n = 0
 			for _, x := range due {
-				if err := e.removeRun(w, x); err != nil {
+				gone, err := e.removeRun(w, x)
+				if err != nil {
 					return err
 				}
-				n++
+				if gone {
+					n++
+				}
 			}
 			return nil
 		})
@@ -43,10 +50,10 @@ func (e *Engine) SweepRuns(ctx context.Context, limit int) (removed int, err err
 }
 
 // expired reads index rows of runs whose retention has passed.
-func (e *Engine) expired(ctx context.Context, limit int) (due []ended, err error) {
+func (e *Engine) expired(ctx context.Context, from []byte, limit int) (due []ended, err error) {
 	err = e.store.View(ctx, func(rd kv.Reader) error {
 		var got []ended
-		r := kv.Range{To: kv.Key{}.Time(rd.Now().Add(-e.cfg.Retention)), Limit: limit}
+		r := kv.Range{From: from, To: kv.Key{}.Time(rd.Now().Add(-e.cfg.Retention)), Limit: limit}
 		for x, err := range rd.Scan(expiryTable, r) {
 			if err != nil {
 				return err
@@ -66,22 +73,26 @@ type ended struct {
 	id string
 }
 
-// removeRun removes an ended run, and what says how it was corrected.
-func (e *Engine) removeRun(w kv.Writer, x ended) error {
+// removeRun removes an ended run, and what says how it was corrected. One that cannot
+// be read is left to the rules.
+func (e *Engine) removeRun(w kv.Writer, x ended) (gone bool, err error) {
 	r, err := loadRun(w, x.id)
+	if errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) {
+		return false, nil
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := w.Delete(expiryTable, expiryKey(x.at, x.id)); err != nil {
-		return err
+		return false, err
 	}
 	if r == nil || !r.state.Status.Terminal() || !r.ended.Equal(x.at) {
-		return nil // the row of the index was nobody's
+		return false, nil // the row of the index was nobody's
 	}
 	for i := range r.state.Steps {
 		if err := correctionTable.Delete(w, correctionKey(x.id, r.state.Steps[i].Name)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return runTable.Delete(w, runKey(x.id))
+	return true, runTable.Delete(w, runKey(x.id))
 }

@@ -10,9 +10,16 @@ type Def struct {
 	// Deadline is how long a run may take before it is undone; 0 is for ever. It
 	// does not count once the pivot has been sent.
 	Deadline time.Duration
+	// Restored is when the store was restored from a copy; zero is never. What was
+	// sent in the time that was lost is not known. So for as long as its key is valid
+	// (a day, when that is not known) a first send is preceded by its look-up.
+	Restored time.Time
 	// Steps run in this order.
 	Steps []Step
 }
+
+// defaultKeyValidFor is the least that real callees promise.
+const defaultKeyValidFor = 24 * time.Hour
 
 // Step is the policy of one step.
 type Step struct {

@@ -186,6 +186,10 @@ func (p *play) line(t *testing.T, line string) {
 		p.step(t, strings.Fields(rest))
 		return
 	}
+	if rest, ok := strings.CutPrefix(line, "restored "); ok {
+		p.def.Restored = p.base.Add(dur(t, rest))
+		return
+	}
 	if rest, ok := strings.CutPrefix(line, "deadline "); ok {
 		p.def.Deadline = dur(t, rest)
 		return

@@ -189,6 +189,10 @@ func (m *move) advance() bool {
 			m.heard(i)
 		}
 		return true
+	case !m.s.Back && st.Status == Pending && m.sentInLostTime(step):
+		st.Status, st.Doubt, st.LastSend = Unknown, true, m.def.Restored
+		m.note(NoteUnknown, i, "the store was restored; it may have been sent before")
+		return true
 	case !m.s.Back && st.Status == Pending:
 		st.Status, st.NextAt = Ready, time.Time{}
 		return true
@@ -199,6 +203,16 @@ func (m *move) advance() bool {
 		return true
 	}
 	return false
+}
+
+// sentInLostTime reports that the step may have been sent by a run that a restore has
+// taken back, and that a look-up can tell.
+func (m *move) sentInLostTime(step *Step) bool {
+	valid := step.KeyValidFor
+	if valid == 0 {
+		valid = defaultKeyValidFor
+	}
+	return step.Check && !m.def.Restored.IsZero() && m.now.Before(m.def.Restored.Add(valid))
 }
 
 func (m *move) awaitEnd(step *Step) time.Time {

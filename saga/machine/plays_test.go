@@ -497,6 +497,25 @@ var plays = map[string]string{
 		0s skip b       -> error not the one the run is at
 		0s skip a       -> running a=skipped b=ready action:b`,
 
+	"after a restore a look-up comes before the first send": `
+		restored -1s
+		step a undo check=10s
+		step b undo check=10s key=1h
+		step c undo
+		0s  found a absent    -> running a=unknown? check:a@9s
+		9s  found a absent    -> running a=ready action:a@9s
+		9s  begin             -> running a=started call:action:a#1
+		9s  result done       -> running a=done b=unknown? check:b
+		9s  found b done      -> running a=done b=done c=ready action:c
+		9s  begin             -> running a=done b=done c=started call:action:c#1
+		9s  result refused    -> compensating a=done b=done/due c=refused undo:b`,
+
+	"long after a restore a send is a send": `
+		restored -24h
+		step a undo check=10s
+		0s  begin             -> running a=started call:action:a#1
+		0s  result done       -> completed a=done tell`,
+
 	"cancel takes effect at once during a pause": `
 		step a undo
 		step b undo key=1h
