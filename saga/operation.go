@@ -124,6 +124,9 @@ func (o *Operation[A, R]) configured(opts []Option) (*Operation[A, R], error) {
 			opt.apply(&o.set)
 		}
 	}
+	if o.set.scope != nil {
+		o.scope = o.set.scope
+	}
 	if field, problem := o.problem(); problem != "" {
 		return nil, &ConfigError{Operation: o.name, Field: field, Problem: problem}
 	}

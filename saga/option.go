@@ -34,6 +34,8 @@ type settings struct {
 
 	encodeResult, decodeResult any // of Codec
 
+	scope func(principal, name string) string // nil is the operation's own
+
 	settlesAfter, keyValidFor, timeout, wait time.Duration
 
 	resultType string
@@ -74,6 +76,13 @@ func Key[A any](key func(A) string) Option {
 // Without it there is one, "". For [Once] it is the endpoint.
 func Principal[A any](principal func(A) string) Option {
 	return Option{func(s *settings) { s.principal = principal }}
+}
+
+// Scope says how the principal and the operation's name make the scope of its
+// keys; without it that is claim.ScopeOf. Operations with other scopes share no
+// keys. See claim.RouteScopeOf.
+func Scope(scope func(principal, name string) string) Option {
+	return Option{func(s *settings) { s.scope = scope }}
 }
 
 // Fingerprint says which bytes of the arguments must not change under one key.

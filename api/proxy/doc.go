@@ -8,6 +8,8 @@
 //     one may have had its effect, except as the route's check and repeatable
 //     allow. Every try carries the same derived key in the route's
 //     upstream_key_header; the client's own key is not sent on.
+//   - The keys of routes have scopes of their own (claim.RouteScopeOf). A client's
+//     token that claims keys over the API reaches none of them.
 //   - Nothing below sends a request again: the transport of net/http would re-send
 //     one that carries an Idempotency-Key when a reused connection breaks.
 //   - A request of which no byte was handed to a connection (the name did not

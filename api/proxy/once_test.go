@@ -613,6 +613,32 @@ func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 	}
 }
 
+// Whoever claims keys over the API under the name of the route reaches nothing of
+// what the proxy holds, and the other way round.
+func TestScopesOfRoutesAreTheirOwn(t *testing.T) {
+	g := newGateway(t)
+	g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }
+	s := newSetup(t, plain, g.URL)
+	s.pays(502, "", false)
+	ask := claim.Request{ID: claim.ID{Scope: claim.ScopeOf("shop", "charges"), Key: "k"}, TakeOver: true,
+		Token: strings.Repeat("t", 20), Owner: claim.RemoteOwner(time.Hour)}
+	if d, err := s.book.Begin(t.Context(), ask); err != nil || d.Kind != claim.Acquired {
+		t.Errorf("%v %v", d.Kind, err)
+	}
+	if _, err := s.book.Release(t.Context(), ask.Ref()); err != nil {
+		t.Error(err)
+	}
+	s.pays(409, `"outcome_unknown"`, false)
+	c, ok, err := s.book.Get(t.Context(), ClaimID("shop", "charges", "k"))
+	if !ok || err != nil || c.ID.Scope != "route/shop/charges" || c.Record.State != claim.Unknown {
+		t.Errorf("%+v %v %v", c, ok, err)
+	}
+	ask.ID, ask.Fingerprint = c.ID, c.Record.Fingerprint
+	if d, err := s.book.Begin(t.Context(), ask); err != nil || d.Kind != claim.InDoubt {
+		t.Errorf("taken over from outside: %v %v", d.Kind, err)
+	}
+}
+
 func TestIK21_AfterTheRetention(t *testing.T) {
 	g := newGateway(t)
 	clock := claimClock{at: time.Unix(1_000_000, 0)}

@@ -66,6 +66,7 @@ func (rt *route) settings() idemhttp.Config {
 			principal, _ := r.Context().Value(principalKey{}).(string)
 			return principal
 		},
+		Scope:        claim.RouteScopeOf,
 		KeyHeader:    rt.KeyHeader,
 		Methods:      rt.Methods,
 		KeyOptional:  rt.Key == "optional",
@@ -99,7 +100,7 @@ func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.handler.
 // ClaimID names the claim of a key that a principal has sent to a route, for
 // claim.Book.Resolve.
 func ClaimID(principal, route, key string) claim.ID {
-	return claim.ID{Scope: claim.ScopeOf(principal, route), Key: key}
+	return claim.ID{Scope: claim.RouteScopeOf(principal, route), Key: key}
 }
 
 // admit refuses what would go round the guard. Methods are refused unless they

@@ -34,6 +34,8 @@ type Config struct {
 	// Principal says whose key it is. It is believed, and is never empty for a
 	// caller that is known. Use [OnePrincipal] where there is one caller only.
 	Principal func(*http.Request) string
+	// Scope says how the two make the scope of the keys; nil means claim.ScopeOf.
+	Scope func(principal, operation string) string
 
 	// KeyHeader is the header of the key; "" means DefaultKeyHeader.
 	KeyHeader string
@@ -164,6 +166,9 @@ func (c *Config) options() []saga.Option {
 		saga.ResultType(TypeResponse),
 		saga.Codec(encode, decode),
 		saga.OldResult(foreignResult),
+	}
+	if c.Scope != nil {
+		opts = append(opts, saga.Scope(c.Scope))
 	}
 	if c.Tracer != nil {
 		opts = append(opts, saga.Trace(c.Tracer))
