@@ -40,10 +40,10 @@ func TestDM02_ChargedTwiceAndNotAtAllIsNoProof(t *testing.T) {
 	d.once(d.stats(), 1)
 	d.stop()
 
-	appendLines(t, filepath.Join(data, "gateway-ledger.jsonl"),
+	appendLines(t, filepath.Join(d.data, "gateway-ledger.jsonl"),
 		`{"kind":"charge","id":"ch_2","reference":"A","amount":{"amount":"10.00","asset":"USD"},`+
 			`"at":"2026-01-01T00:00:00Z"}`)
-	appendLines(t, filepath.Join(data, "shop-orders.jsonl"),
+	appendLines(t, filepath.Join(d.data, "shop-orders.jsonl"),
 		`{"kind":"asked","order":"B","at":"2026-01-01T00:00:00Z"}`,
 		`{"kind":"accepted","order":"B","charge":"ch_9","at":"2026-01-01T00:00:00Z"}`,
 		`{"kind":"applied","order":"B","charge":"ch_9","at":"2026-01-01T00:00:00Z"}`,

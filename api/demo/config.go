@@ -46,7 +46,9 @@ type Config struct {
 	// left out.
 	Environ []string
 	// Data is the folder that everything is kept in. It is made when it is not
-	// there, and refused when it holds something else.
+	// there, and refused when it holds something else. Each kind of demo, with
+	// orders or without, protected or not, keeps its books in a folder of its own
+	// below; a run with orders empties that at its start.
 	Data string
 	// Port on loopback; 0 takes a free one.
 	Port int

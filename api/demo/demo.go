@@ -35,6 +35,9 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer release()
+	if c.Data, err = booksFolder(c); err != nil {
+		return err
+	}
 	if c.Orders > 0 { // a run by itself begins with empty books
 		if err := emptyFolder(c.Data); err != nil {
 			return err
@@ -190,7 +193,7 @@ func (d *demo) invite(url string) {
 	}
 	_, _ = fmt.Fprintf(d.config.Stdout, `onced demo, no real money: %[2]s
 %[1]s; data: %[3]s
-
+%[4]s
 Try to get an order charged twice:
   curl -X POST %[2]s/toggle/duplicate
   curl -X POST %[2]s/checkout -H 'Content-Type: application/json' -d '{"orderId":"ord_A"}'
@@ -201,7 +204,20 @@ Switches: POST /toggle/ and delay, duplicate, drop, crash, keys or reset.
 All at once:   onced demo --orders 1000 --clients 50 --faults all --seed 7
 Without onced: onced demo --orders 200 --unprotected
 Ctrl-C ends it.
-`, against, url, d.config.Data)
+`, against, url, d.config.Data, continued(len(d.now().shop.snapshot()), url))
+}
+
+// continued says which orders were there before.
+func continued(orders int, url string) string {
+	if orders == 0 {
+		return ""
+	}
+	noun := "orders"
+	if orders == 1 {
+		noun = "order"
+	}
+	return fmt.Sprintf("continuing with %d %s of an earlier demo; reset with: curl -X POST %s/toggle/reset\n",
+		orders, noun, url)
 }
 
 func portOf(l net.Listener) int {

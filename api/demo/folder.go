@@ -41,6 +41,23 @@ func openFolder(name string) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
+// booksFolder makes the folder of the books of this kind of demo. Each kind has its
+// own: what one charges says nothing about another.
+func booksFolder(c Config) (string, error) {
+	kind := "interactive"
+	if c.Orders > 0 {
+		kind = "load"
+	}
+	if c.Unprotected {
+		kind += "-unprotected"
+	}
+	name := filepath.Join(c.Data, kind)
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrFolder, err)
+	}
+	return name, nil
+}
+
 // emptyFolder removes what a world has written, and nothing else.
 func emptyFolder(name string) error {
 	var errs []error

@@ -140,8 +140,7 @@ func TestInterruptEndsEverything(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	want := []string{"gateway-ledger.jsonl", "onced-data", "onced-demo.lock", "onced.log", "onced.yaml",
-		"shop-orders.jsonl"}
+	want := []string{"gateway-ledger.jsonl", "onced-data", "onced.log", "onced.yaml", "shop-orders.jsonl"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the folder holds %v, want %v", names, want)
 	}
@@ -255,8 +254,8 @@ func TestFolderOfSomethingElse(t *testing.T) {
 func TestFolderInUse(t *testing.T) {
 	t.Parallel()
 	d := start(t, t.TempDir())
-	code, text := runDemo(t, "--port=0", "--data", d.data)
-	if code != 1 || !strings.Contains(text, "another demo works in "+d.data) {
+	code, text := runDemo(t, "--port=0", "--data", d.root)
+	if code != 1 || !strings.Contains(text, "another demo works in "+d.root) {
 		t.Errorf("exit code %d:\n%s", code, text)
 	}
 	d.order("ord_A") // and the first one goes on

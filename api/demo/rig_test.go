@@ -78,7 +78,8 @@ type stats struct {
 type running struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	data string
+	root string // the folder --data
+	data string // the books in it
 	url  string
 	out  *bytes.Buffer // stdout and stderr; read it after the end
 	end  chan struct{}
@@ -90,7 +91,7 @@ var urlInLine = regexp.MustCompile(`http://localhost:\d+`)
 // start runs the demo on a free port and returns when it says where it is.
 func start(t *testing.T, data string, args ...string) *running {
 	t.Helper()
-	d := &running{t: t, data: data, out: new(bytes.Buffer), end: make(chan struct{})}
+	d := &running{t: t, root: data, data: booksOf(data, args), out: new(bytes.Buffer), end: make(chan struct{})}
 	d.cmd = exec.CommandContext(context.Background(), program,
 		append([]string{"demo", "--port=0", "--data", data}, args...)...)
 	d.cmd.Env = append(os.Environ(), "ONCED_LISTEN=not an address") // must not reach the service
@@ -121,7 +122,7 @@ func start(t *testing.T, data string, args ...string) *running {
 	t.Cleanup(func() {
 		d.stop()
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(data, "onced.log"))
+			log, _ := os.ReadFile(filepath.Join(d.data, "onced.log"))
 			t.Logf("the demo said:\n%s\nits service:\n%s", d.out, log)
 		}
 	})
@@ -133,6 +134,20 @@ func start(t *testing.T, data string, args ...string) *running {
 		t.Fatal("the demo does not start")
 	}
 	return d
+}
+
+// booksOf is where a demo with these flags keeps its books.
+func booksOf(data string, args []string) string {
+	kind, bare := "interactive", ""
+	for _, a := range args {
+		if strings.HasPrefix(a, "--orders") {
+			kind = "load"
+		}
+		if a == "--unprotected" {
+			bare = "-unprotected"
+		}
+	}
+	return filepath.Join(data, kind+bare)
 }
 
 // stop interrupts the demo, as Ctrl-C does, and waits for its end.
