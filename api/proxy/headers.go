@@ -121,7 +121,8 @@ func (rt *route) guardedHeader(in *http.Request, key string) http.Header {
 	h := idemhttp.EndToEnd(in.Header)
 	h.Del(rt.KeyHeader)
 	rt.setHeaders(h, in)
-	delete(h, http.CanonicalHeaderKey(rt.UpstreamKeyHeader))
-	h.Set(rt.UpstreamKeyHeader, key)
+	name := http.CanonicalHeaderKey(rt.UpstreamKeyHeader)
+	delete(h, name)
+	h[hidden(name)] = []string{key}
 	return h
 }

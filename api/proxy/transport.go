@@ -98,15 +98,20 @@ func hideKeys(h http.Header) http.Header {
 	}
 	out := make(http.Header, len(h))
 	for name, values := range h {
-		switch name {
-		case "Idempotency-Key":
-			name = "Idempotency-key"
-		case "X-Idempotency-Key":
-			name = "X-Idempotency-key"
-		}
-		out[name] = values
+		out[hidden(name)] = values
 	}
 	return out
+}
+
+// hidden is name as hideKeys spells it.
+func hidden(name string) string {
+	switch name {
+	case "Idempotency-Key":
+		return "Idempotency-key"
+	case "X-Idempotency-Key":
+		return "X-Idempotency-key"
+	}
+	return name
 }
 
 // outgoing is what is known of the connections that one request was given.
