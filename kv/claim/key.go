@@ -58,6 +58,17 @@ func RouteScopeOf(principal, route string) string {
 // so that moving bytes from one part to the next changes it. The parts are raw
 // bytes: a body that differs in spacing only is another request.
 func FingerprintOf(parts ...[]byte) [32]byte {
+	size := 0
+	for _, p := range parts {
+		size += 8 + len(p)
+	}
+	if size <= smallParts { // one buffer is quicker than a hash that is written to
+		buf := make([]byte, 0, smallParts)
+		for _, p := range parts {
+			buf = append(binary.BigEndian.AppendUint64(buf, uint64(len(p))), p...)
+		}
+		return sha256.Sum256(buf)
+	}
 	h := sha256.New()
 	var n [8]byte
 	for _, p := range parts {
@@ -67,6 +78,9 @@ func FingerprintOf(parts ...[]byte) [32]byte {
 	}
 	return [32]byte(h.Sum(nil))
 }
+
+// smallParts is up to how many bytes FingerprintOf puts in one buffer.
+const smallParts = 512
 
 // DownstreamKey returns the key under which the effect of a claim is sent to the
 // callee: 35 characters, derived from scope and key alone. It is the same for
