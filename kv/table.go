@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 )
 
@@ -165,7 +164,7 @@ func strictJSON(b []byte, v any) error {
 	if err := d.Decode(v); err != nil {
 		return err
 	}
-	if _, err := d.Token(); err != io.EOF {
+	if len(bytes.TrimLeft(b[d.InputOffset():], " \t\r\n")) > 0 {
 		return errors.New("data follows the JSON value")
 	}
 	return nil
