@@ -308,6 +308,24 @@ func TestServiceBehindThatHangs(t *testing.T) {
 	}
 }
 
+func TestServiceBehindThatIsGone(t *testing.T) {
+	t.Parallel()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, &gateway{addr: l.Addr().String()}, shop)
+	l.Close()
+	for _, path := range []string{"/open", "/any"} {
+		for range 2 { // nothing was done, so the key is free
+			resp, body := s.send("POST", path, "{}", "Idempotency-Key", "sesame-gone")
+			if resp.StatusCode != 502 || !strings.Contains(body, `"upstream_failed"`) {
+				t.Errorf("%s: %d %s", path, resp.StatusCode, body)
+			}
+		}
+	}
+}
+
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	inside := newGateway(t)

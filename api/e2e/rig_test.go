@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	_ "onced/api/cli" // what the program is made of: when it changes, no test result is remembered
 )
 
 // patience is how long a test waits for what must happen. Nothing depends on it
