@@ -14,6 +14,7 @@ import (
 	"onced/kv"
 	"onced/kv/claim"
 	"onced/kv/faultkv"
+	"onced/saga/idemhttp"
 )
 
 func own(extra ...any) map[string]any {
@@ -709,6 +710,47 @@ func TestClaimsOfRoutesAreTheProxysOwn(t *testing.T) {
 	r.ask("globex", "GET "+path, nil).want(t, 404, problem.NotFound)
 	r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": "done", "reason": "seen", "result": 1},
 		"If-Match", a.header.Get("ETag")).want(t, 200, "")
+}
+
+// An operator says which response a route replays.
+func TestResolveWithAStatus(t *testing.T) {
+	r := newRig(t)
+	for i, c := range []struct {
+		more   map[string]any
+		status int
+		param  string
+	}{
+		{map[string]any{"verdict": "done", "status": 201, "result": map[string]any{"id": "ch_1"}}, 200, ""},
+		{map[string]any{"verdict": "refused", "status": 402, "result_b64": "bm8=", "content_type": "text/plain"},
+			200, ""},
+		{map[string]any{"verdict": "done", "status": 204}, 200, ""},
+		{map[string]any{"verdict": "done", "status": 204, "result": 1}, 400, "status"},
+		{map[string]any{"verdict": "done", "status": 199}, 400, "status"},
+		{map[string]any{"verdict": "done", "status": 600}, 400, "status"},
+		{map[string]any{"verdict": "free", "status": 200}, 400, "result"},
+	} {
+		id := r.routeClaim(fmt.Sprint("k", i), tokenA)
+		if _, err := r.deps.Book.Unknown(t.Context(), claim.Ref{ID: id, Token: tokenA}, ""); err != nil {
+			t.Fatal(err)
+		}
+		etag := r.ask("operator", "GET "+claimPath(id), nil).header.Get("ETag")
+		c.more["reason"] = "seen"
+		a := r.ask("operator", "POST "+claimPath(id)+"/resolve", c.more, "If-Match", etag)
+		if a.status != c.status || a.problem.Param != c.param {
+			t.Errorf("%v: %d %s", c.more, a.status, a.raw)
+		}
+		got, _, err := r.deps.Book.Get(t.Context(), id)
+		if err != nil || c.status == 200 != got.Record.State.Terminal() ||
+			c.status == 200 && got.Record.Result.Type != idemhttp.TypeResponse {
+			t.Errorf("%v: %v %v", c.more, got, err)
+		}
+	}
+	path, etag := r.unknownClaim("op")
+	a := r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": "done", "reason": "x",
+		"status": 200}, "If-Match", etag).want(t, 400, problem.InvalidField)
+	if a.problem.Param != "status" {
+		t.Errorf("%s", a.raw)
+	}
 }
 
 // Nobody outside takes over what an owner inside the process left unknown, also

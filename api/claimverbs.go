@@ -11,6 +11,7 @@ import (
 
 	"onced/api/problem"
 	"onced/kv/claim"
+	"onced/saga/idemhttp"
 )
 
 // typeJSON is the content type of results that are given as JSON.
@@ -225,6 +226,7 @@ func (s *Server) resolve(c echo.Context) error {
 
 		Verdict string `json:"verdict"`
 		Reason  string `json:"reason"`
+		Status  *int   `json:"status"`
 	}
 	if err := s.readJSON(c, &in); err != nil {
 		return err
@@ -236,10 +238,13 @@ func (s *Server) resolve(c echo.Context) error {
 	if err := checkReason(in.Reason); err != nil {
 		return err
 	}
-	if v == claim.VerdictFree && in.given() {
+	if v == claim.VerdictFree && (in.given() || in.Status != nil) {
 		return invalidField("result", "a key that is freed has no result")
 	}
 	res, err := in.result()
+	if err == nil && in.Status != nil {
+		res, err = asResponse(id, *in.Status, res)
+	}
 	if err != nil {
 		return err
 	}
@@ -249,4 +254,22 @@ func (s *Server) resolve(c echo.Context) error {
 		return s.about(err, id)
 	}
 	return s.decided(c, id, d)
+}
+
+// asResponse turns a result into the response that a route replays.
+func asResponse(id claim.ID, status int, res claim.Result) (claim.Result, error) {
+	switch {
+	case partsOf(id.Scope).kind != kindRoute:
+		return res, invalidField("status", "only the claims of routes are replayed with a status")
+	case status < 200 || status > 599:
+		return res, outOfRange("status", 200, 599)
+	case len(res.Data) > 0 && (status == http.StatusNoContent || status == http.StatusResetContent ||
+		status == http.StatusNotModified):
+		return res, invalidField("status", "an answer with this status has no body; leave the result out")
+	}
+	r := &idemhttp.Response{Status: status, Body: res.Data}
+	if res.Type != "" {
+		r.Header = http.Header{"Content-Type": {res.Type}}
+	}
+	return idemhttp.ResultOf(r)
 }

@@ -53,9 +53,10 @@ type Answer struct {
 // see are empty.
 type Claim struct {
 	ID                    string          `json:"id"`                  // names it in the API
+	Kind                  string          `json:"kind,omitempty"`      // operation, route (of the proxy) or other
 	Scope                 string          `json:"scope"`               // principal and operation in one
 	Principal             string          `json:"principal,omitempty"` // whose it is
-	Operation             string          `json:"operation,omitempty"` // what is done
+	Operation             string          `json:"operation,omitempty"` // what is done; of a route, its name
 	Key                   string          `json:"key"`                 // the idempotency key
 	State                 string          `json:"state"`               // pending, done, refused or unknown
 	Try                   int             `json:"try"`                 // counts the takeovers, from 1
@@ -266,12 +267,18 @@ type Resolution struct {
 	Reason string
 	// Result is what replays get, of done and refused.
 	Result Result
+	// Status is the HTTP status of the replay, for claims of routes only; 0 lets
+	// the server choose.
+	Status int
 }
 
 // Resolve decides about an unknown claim. When it has changed since it was read,
 // the problem is stale.
 func (c *Client) Resolve(ctx context.Context, id string, r Resolution) (Answer, error) {
 	in := r.Result.members(map[string]any{"verdict": r.Verdict, "reason": r.Reason})
+	if r.Status != 0 {
+		in["status"] = r.Status
+	}
 	var out Answer
 	_, err := c.do(ctx, call{method: http.MethodPost, body: in, ifMatch: r.ETag,
 		path: claimsPath + "/" + url.PathEscape(id) + "/resolve"}, &out)
