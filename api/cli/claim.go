@@ -36,13 +36,19 @@ func claimCommands() *command {
 				help: "Find out at the callee first. The verdict is final, and kept with name and reason:\n" +
 					"  done     it happened; whoever repeats the request gets --result\n" +
 					"  refused  it did not happen and will not; whoever repeats the request gets --result\n" +
-					"  free     it did not happen; the next request with the key will do it",
+					"  free     it did not happen; the next request with the key will do it\n" +
+					"For the request of a route, --status, --content_type and --result are the response that is\n" +
+					"repeated; without --status it is 200, or 204 without a result, and for refused 409.",
 				run: claimResolve, flags: func(f *flags) {
 					f.addRemote()
 					f.String("verdict", "", "done, refused or free")
 					f.String("reason", "", "`TEXT` for the audit; required")
-					f.String("result", "", "`FILE` with the JSON that repeated requests get; - is stdin")
-					f.String("etag", "", "decide only if the claim is as `ETAG` says; see claim show")
+					f.String("result", "", "`FILE` with what repeated requests get, JSON unless --content_type says "+
+						"otherwise; - is stdin")
+					f.String("content_type", "", "`TYPE` of the result, for example text/plain")
+					f.Int("status", 0, "HTTP `STATUS` that repeated requests of a route get")
+					f.String("etag", "", "decide only if the claim is as `ETAG` says; see claim show. Without it "+
+						"the claim is shown and decided about as it is shown")
 					f.Bool("yes", false, "do it; without it, only say what would happen")
 				},
 			},
@@ -65,7 +71,7 @@ func claimList(ctx context.Context, c *call) error {
 		return usage("the flag --limit cannot be "+strconv.Quote(c.text("limit")), "it is a number from 0",
 			c.path+" --limit=100")
 	}
-	list := newList(c, "ID", "STATE", "OPERATION", "PRINCIPAL", "KEY", "TRY", "UPDATED", "REASON")
+	list := newList(c, "ID", "STATE", "KIND", "OPERATION", "PRINCIPAL", "KEY", "TRY", "UPDATED", "REASON")
 	list.member = "claims"
 	for shown := 0; ; {
 		if limit > 0 {
@@ -76,8 +82,8 @@ func claimList(ctx context.Context, c *call) error {
 			return err
 		}
 		for _, one := range page.Claims {
-			list.add(one, one.ID, one.State, one.Operation, one.Principal, one.Key, strconv.Itoa(one.Try),
-				stamp(one.UpdatedAt), one.Reason)
+			list.add(one, one.ID, one.State, one.Kind, one.Operation, one.Principal, one.Key,
+				strconv.Itoa(one.Try), stamp(one.UpdatedAt), one.Reason)
 		}
 		shown += len(page.Claims)
 		if f.Cursor = page.NextCursor; f.Cursor == "" {
@@ -115,6 +121,7 @@ func printClaim(out io.Writer, cl *client.Claim) error {
 	}
 	row("id", cl.ID)
 	row("state", cl.State)
+	row("kind", cl.Kind)
 	row("operation", cl.Operation)
 	row("principal", cl.Principal)
 	row("key", cl.Key)
@@ -159,6 +166,11 @@ func claimResolve(ctx context.Context, c *call) error {
 		return usage(c.path+" needs a reason", "who looks at it later has to know why",
 			c.path+" ID --verdict="+verdict+" --reason=TEXT")
 	}
+	status, err := strconv.Atoi(c.text("status"))
+	if err != nil || status != 0 && (status < 200 || status > 599) {
+		return usage("the flag --status cannot be "+c.text("status"), "it is an HTTP status from 200 to 599",
+			c.path+" ID --verdict="+verdict+" --status=201")
+	}
 	result, err := c.resultFlag()
 	if err != nil {
 		return err
@@ -171,18 +183,22 @@ func claimResolve(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	etag := c.text("etag")
-	if etag == "" {
-		etag = claim.ETag
-	}
-	if c.text("yes") != "true" {
+	etag, doit := c.text("etag"), c.text("yes") == "true"
+	if etag == "" || !doit {
 		if err := printClaim(c.env.Stderr, claim); err != nil {
 			return err
 		}
-		return usage("nothing was done yet", what, fmt.Sprintf("the same with --yes --etag='%s'", etag))
+	}
+	if etag == "" { // what was shown, and nothing later
+		etag = claim.ETag
+	}
+	if !doit {
+		_, err := fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  %s: %s\n  to do it: the same with --yes "+
+			"--etag='%s'\n", verdict, what, etag)
+		return err
 	}
 	answer, err := cl.Resolve(ctx, claim.ID, client.Resolution{ETag: etag, Verdict: verdict, Reason: reason,
-		Result: result})
+		Result: result, Status: status})
 	if err != nil {
 		return err
 	}
@@ -209,10 +225,15 @@ func (c *call) resultFlag() (client.Result, error) {
 		in = f
 	}
 	text, err := io.ReadAll(io.LimitReader(in, 16<<20))
-	if err != nil || !json.Valid(text) {
+	if err != nil {
+		return client.Result{}, usage("the result cannot be read", err.Error(), "name a file, or - for stdin")
+	}
+	if typ := c.text("content_type"); typ != "" && typ != "application/json" {
+		return client.Result{Bytes: text, ContentType: typ}, nil
+	}
+	if !json.Valid(text) {
 		return client.Result{}, usage("the result is not JSON", fmt.Sprintf("%s holds %d bytes that are none",
-			name, len(text)),
-			"name a file with one JSON value")
+			name, len(text)), "name a file with one JSON value, or say --content_type")
 	}
 	return client.Result{JSON: text}, nil
 }

@@ -141,7 +141,7 @@ func TestClaimCommands(t *testing.T) {
 	other := s.unknownClaim(shop, "order-2")
 
 	list := s.cli("claim", "list")
-	if list.code != 0 || !strings.Contains(list.out, id) || !strings.Contains(list.out, "order-2") ||
+	if list.code != 0 || !strings.Contains(list.out, "operation  charge") || !strings.Contains(list.out, id) || !strings.Contains(list.out, "order-2") ||
 		!strings.Contains(list.out, "no answer") {
 		t.Errorf("list: %+v", list)
 	}
@@ -164,7 +164,7 @@ func TestClaimCommands(t *testing.T) {
 	}
 
 	dry := s.cli("claim", "resolve", id, "--verdict=free", "--reason=bank says no")
-	if dry.code != ExitUsage || !strings.Contains(dry.errors, "SENT AGAIN") ||
+	if dry.code != ExitOK || !strings.Contains(dry.errors, "SENT AGAIN") ||
 		!strings.Contains(dry.errors, "--yes --etag=") {
 		t.Errorf("without --yes: %+v", dry)
 	}
@@ -176,8 +176,16 @@ func TestClaimCommands(t *testing.T) {
 		t.Errorf("another etag: %+v", stale)
 	}
 	done := s.cli("claim", "resolve", id, "--verdict=free", "--reason=bank says no", "--yes")
-	if done.code != 0 {
-		t.Errorf("free: %+v", done)
+	if done.code != 0 || !strings.Contains(done.errors, "order-1") || !strings.Contains(done.errors, "etag") {
+		t.Errorf("free, and it shows of what: %+v", done)
+	}
+	if bad := s.cli("claim", "resolve", other, "--verdict=done", "--reason=x", "--yes",
+		"--status=201"); bad.code != ExitFailure || !strings.Contains(bad.errors, "only the claims of routes") {
+		t.Errorf("a status of a claim that is no response: %+v", bad)
+	}
+	if bad := s.cli("claim", "resolve", other, "--verdict=done", "--reason=x",
+		"--status=99"); bad.code != ExitUsage {
+		t.Errorf("a status that is none: %+v", bad)
 	}
 	file := filepath.Join(t.TempDir(), "result.json")
 	os.WriteFile(file, []byte(`{"paid":true}`), 0o600)
