@@ -107,6 +107,9 @@ func (c Config) validate() error {
 		problem = fmt.Sprintf("--clients is %d; 1 to %d are allowed", c.Clients, maxClients)
 	case c.Port < 0 || c.Port > 65535:
 		problem = fmt.Sprintf("--port is %d; 0 to 65535 are allowed, 0 takes a free one", c.Port)
+	case c.Unprotected && c.Orders > 0 && !c.Faults.Delay && !c.Faults.Duplicate && !c.Faults.Crash:
+		problem = "--unprotected with these --faults shows nothing: without delay, duplicate or crash " +
+			"no shop charges or ships twice; use for example --faults=all"
 	case c.Limit < time.Second || c.Limit > 24*time.Hour:
 		problem = fmt.Sprintf("--limit is %s; 1s to 24h are allowed", c.Limit)
 	default:

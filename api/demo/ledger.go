@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -42,20 +42,40 @@ type ledger struct {
 	last      int
 }
 
-func openLedger(name string) (*ledger, error) {
-	l := &ledger{charges: map[string][]entry{}, declines: map[string]entry{}, byKey: map[string]entry{},
+func newLedger() *ledger {
+	return &ledger{charges: map[string][]entry{}, declines: map[string]entry{}, byKey: map[string]entry{},
 		delivered: map[string]bool{}}
-	var err error
-	l.journal, err = openJournal(name, func(line []byte) error {
-		dec := json.NewDecoder(bytes.NewReader(line))
-		dec.DisallowUnknownFields()
-		var e entry
-		if err := dec.Decode(&e); err != nil {
-			return err
-		}
-		return l.take(e)
-	})
+}
+
+func openLedger(name string) (l *ledger, err error) {
+	l = newLedger()
+	l.journal, err = openJournal(name, l.read)
 	return l, err
+}
+
+// readLedger reads a ledger from its file alone, to check by. It cannot be added to.
+func readLedger(name string) (*ledger, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	l := newLedger()
+	if _, err := readLines(f, l.read); err != nil {
+		return nil, fmt.Errorf("demo: %s: %w", name, err)
+	}
+	return l, nil
+}
+
+// read takes a line of the file.
+func (l *ledger) read(line []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	var e entry
+	if err := dec.Decode(&e); err != nil {
+		return err
+	}
+	return l.take(e)
 }
 
 // take puts an entry that is on the disk into memory.
@@ -134,21 +154,32 @@ func (l *ledger) deliver(charge entry, at time.Time) error {
 	return l.add(entry{Kind: kindDelivered, ID: charge.ID, Reference: charge.Reference, At: at})
 }
 
-// counts returns how many charges there are for each reference, and how many
-// callbacks nobody acknowledged.
-func (l *ledger) counts() (charges map[string]int, undelivered int) {
+// account is what the ledger says about one reference.
+type account struct {
+	charges  []entry
+	declined bool
+}
+
+// accounts returns what there is for each reference, and how many callbacks
+// nobody acknowledged.
+func (l *ledger) accounts() (all map[string]account, undelivered int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	charges = make(map[string]int, len(l.charges))
-	for reference := range maps.Keys(l.charges) {
-		charges[reference] = len(l.charges[reference])
+	all = make(map[string]account, len(l.charges))
+	for reference, charges := range l.charges {
+		all[reference] = account{charges: slices.Clone(charges)}
+	}
+	for reference := range l.declines {
+		a := all[reference]
+		a.declined = true
+		all[reference] = a
 	}
 	for _, e := range l.events {
 		if !l.delivered[e.ID] {
 			undelivered++
 		}
 	}
-	return charges, undelivered
+	return all, undelivered
 }
 
 func (l *ledger) close() error { return l.journal.close() }

@@ -36,6 +36,27 @@ func TestUnprotectedRunIsNoProof(t *testing.T) {
 	}
 }
 
+// Callbacks that come often are enough to do harm without onced; what cannot do
+// any is refused, not proven.
+func TestUnprotectedRunCannotBeProven(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir(), "--orders=60", "--faults=duplicate", "--seed=7", "--unprotected")
+	if code := d.wait(); code != 4 {
+		t.Errorf("exit code %d, want 4", code)
+	}
+	s := proofOf(t, d)
+	if s.Proven || s.MostChargesOnOneOrder != 1 || s.MostEffectsOnOneOrder < 3 {
+		t.Errorf("each order was charged once and shipped for every callback: %+v", s)
+	}
+	for _, faults := range []string{"none", "keys", "drop", "drop,keys"} {
+		code, text := runDemo(t, "--orders=5", "--unprotected", "--faults="+faults,
+			"--data", filepath.Join(t.TempDir(), "demo"))
+		if code != 2 || !strings.Contains(text, "--faults=all") {
+			t.Errorf("--faults=%s: exit code %d:\n%s", faults, code, text)
+		}
+	}
+}
+
 // What is up to the seed is the same in each run, whatever the order of events:
 // which cards are declined, which callbacks are dropped.
 func TestSameSeedSameFaults(t *testing.T) {

@@ -50,7 +50,10 @@ func (d *demo) load(ctx context.Context, url string) error {
 	if world == nil {
 		return errors.New("demo: the books were emptied during the run")
 	}
-	p := world.proof()
+	p, err := world.finalProof()
+	if err != nil {
+		return err
+	}
 	if err := report(d.config, p, d.config.Clock.Now().Sub(began)); err != nil {
 		return err
 	}

@@ -110,14 +110,15 @@ type orderView struct {
 
 func newPageView(w *world) pageView {
 	p := w.proof()
-	charges, _ := w.ledger.counts()
+	accounts, _ := w.ledger.accounts()
 	v := pageView{Protected: p.Protected, Wrong: p.Wrong, Next: fmt.Sprintf("ord_%d", p.DistinctOrders+1)}
-	v.Good = p.ZeroDoubleCharges && p.NoOrder == 0 && p.NoCharge == 0 && p.OnFailed == 0
+	v.Good = p.agrees()
 	v.Headline = headline(p, v.Good)
 	v.Numbers = []numberView{
 		{p.DistinctOrders, "orders", false},
 		{p.RealCharges, "real charges", false},
 		{p.Most, "most charges on one order", p.Most > 1},
+		{p.MostEffects, "most effects on one order", p.MostEffects > 1},
 		{p.NoCharge, "paid orders without a charge", p.NoCharge > 0},
 		{p.NoOrder + p.OnFailed, "charges without a good order", p.NoOrder+p.OnFailed > 0},
 		{p.Pending, "orders pending", false},
@@ -140,9 +141,9 @@ func newPageView(w *world) pageView {
 		if !found {
 			continue
 		}
-		n := charges[t.order]
+		n := len(accounts[t.order].charges)
 		v.Orders = append(v.Orders, orderView{ID: t.order, State: o.state(), Charges: n, Bad: n > 1 ||
-			n > 0 && o.state() == stateFailed, Lines: t.lines, More: t.more})
+			o.effects > 1 || n > 0 && o.state() == stateFailed, Lines: t.lines, More: t.more})
 	}
 	return v
 }
@@ -153,6 +154,8 @@ func headline(p Proof, good bool) string {
 		return "No orders yet. Place one, then break something."
 	case !p.ZeroDoubleCharges:
 		return "Customers were charged twice."
+	case p.MostEffects > 1:
+		return "An order took effect twice: it was shipped more than once."
 	case !good:
 		return "Charges and orders do not agree."
 	case p.Pending > 0:

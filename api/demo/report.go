@@ -35,13 +35,21 @@ func report(c Config, p Proof, took time.Duration) error {
 	row("real charges in the gateway's ledger", p.RealCharges, false)
 	row("most charges on one order", p.Most, p.Most > 1)
 	row("orders with charges not 1", p.ChargesNot1, p.ChargesNot1 > 0)
+	row("most effects on one order", p.MostEffects, p.MostEffects > 1)
 	row("orders without charge", p.NoCharge, p.NoCharge > 0)
 	row("charges without order", p.NoOrder, p.NoOrder > 0)
 	row("failed orders with a charge", p.OnFailed, p.OnFailed > 0)
+	row("failed orders without a decline", p.NoDecline, p.NoDecline > 0)
+	row("charges of a wrong amount", p.WrongAmount, p.WrongAmount > 0)
+	row("charges that the shop does not know", p.WrongID, p.WrongID > 0)
 	row("open unknowns", p.Unknowns, p.Unknowns > 0)
 	row("callbacks sent", p.CallbacksSent, false)
-	row("callbacks not delivered", p.Undelivered, false)
-	row("callbacks repeated to the shop, ignored", p.CallbacksAgain, false)
+	row("dropped callbacks, found by reconciling", p.Undelivered, false)
+	again := "callbacks repeated to the shop, ignored"
+	if !p.Protected {
+		again = "callbacks repeated to the shop, applied"
+	}
+	row(again, p.CallbacksAgain, false)
 	killed := "service killed"
 	if !p.Protected {
 		killed = "calls cut off"

@@ -59,6 +59,8 @@ type stats struct {
 	FailedOrdersWithCharge int `json:"failedOrdersWithCharge"`
 	MostChargesOnOneOrder  int `json:"mostChargesOnOneOrder"`
 
+	MostEffectsOnOneOrder int `json:"mostEffectsOnOneOrder"`
+
 	OpenUnknowns             int `json:"openUnknowns"`
 	UndeliveredCallbacks     int `json:"undeliveredCallbacks"`
 	CallbacksSent            int `json:"callbacksSent"`

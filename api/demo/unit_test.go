@@ -155,66 +155,159 @@ func books(t *testing.T) (*ledger, *shop) {
 	return l, s
 }
 
-// Each line: the orders as name:state, the charges by order, and what the proof says.
+// Each line: the orders as name:state, what the ledger has by order, and what the
+// proof says. In the ledger A is a charge of A, A- a decline, and A$ a charge of
+// another amount. The shop knows the charge ch_1.
 func TestProofTable(t *testing.T) {
+	ok := func(p Proof) Proof { p.ZeroDoubleCharges, p.Proven = true, true; return p }
+	zero := func(p Proof) Proof { p.ZeroDoubleCharges = true; return p }
 	for _, c := range []struct {
-		orders, charges string
-		want            Proof
+		orders, ledger string
+		want           Proof
 	}{
-		{"", "", Proof{ZeroDoubleCharges: true, Proven: true}},
-		{"A:paid", "A", Proof{Paid: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true, Proven: true}},
-		{"A:paid", "A A", Proof{Paid: 1, RealCharges: 2, Most: 2, ChargesNot1: 1}},
-		{"A:paid", "", Proof{Paid: 1, NoCharge: 1, ChargesNot1: 1, ZeroDoubleCharges: true}},
-		{"A:paid B:paid", "A A", Proof{Paid: 2, RealCharges: 2, Most: 2, NoCharge: 1, ChargesNot1: 2}},
-		{"A:failed", "", Proof{Failed: 1, ZeroDoubleCharges: true, Proven: true}},
-		{"A:failed", "A", Proof{Failed: 1, RealCharges: 1, Most: 1, OnFailed: 1, ZeroDoubleCharges: true}},
-		{"A:failed", "A A", Proof{Failed: 1, RealCharges: 2, Most: 2, OnFailed: 1, ChargesNot1: 1}},
-		{"A:pending", "", Proof{Pending: 1, ZeroDoubleCharges: true}},
-		{"A:pending", "A", Proof{Pending: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true}},
+		{"", "", zero(Proof{})},
+		{"A:paid", "A", ok(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 1})},
+		{"A:paid", "A A", Proof{Paid: 1, RealCharges: 2, Most: 2, MostEffects: 1, ChargesNot1: 1}},
+		{"A:paid", "", zero(Proof{Paid: 1, NoCharge: 1, MostEffects: 1, ChargesNot1: 1})},
+		{"A:paid B:paid", "A A",
+			Proof{Paid: 2, RealCharges: 2, Most: 2, MostEffects: 1, NoCharge: 1, ChargesNot1: 2}},
+		{"A:failed", "A-", ok(Proof{Failed: 1})},
+		{"A:failed", "", zero(Proof{Failed: 1, NoDecline: 1})},
+		{"A:gaveup", "", ok(Proof{Failed: 1})},
+		{"A:failed", "A A-", zero(Proof{Failed: 1, RealCharges: 1, Most: 1, OnFailed: 1})},
+		{"A:failed", "A A A-", Proof{Failed: 1, RealCharges: 2, Most: 2, OnFailed: 1, ChargesNot1: 1}},
+		{"A:pending", "", zero(Proof{Pending: 1})},
+		{"A:pending", "A", zero(Proof{Pending: 1, RealCharges: 1, Most: 1})},
 		{"A:pending", "A A", Proof{Pending: 1, RealCharges: 2, Most: 2, ChargesNot1: 1}},
-		{"A:unknown", "A", Proof{Pending: 1, Unknowns: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true}},
-		{"", "X", Proof{RealCharges: 1, Most: 1, NoOrder: 1, ZeroDoubleCharges: true}},
-		{"A:paid", "A X X", Proof{Paid: 1, RealCharges: 3, Most: 2, NoOrder: 2}},
-		{"A:paid A:applied", "A",
-			Proof{Paid: 1, RealCharges: 1, Most: 1, ZeroDoubleCharges: true, Proven: true}},
+		{"A:unknown", "A", zero(Proof{Pending: 1, Unknowns: 1, RealCharges: 1, Most: 1})},
+		{"", "X", zero(Proof{RealCharges: 1, Most: 1, NoOrder: 1})},
+		{"A:paid", "A X X", Proof{Paid: 1, RealCharges: 3, Most: 2, MostEffects: 1, NoOrder: 2}},
+		{"A:paid A:applied", "A", zero(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 2})},
+		{"A:paid", "A$", zero(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 1, WrongAmount: 1})},
+		{"A:paid", "X A", zero(Proof{Paid: 1, RealCharges: 2, Most: 1, MostEffects: 1, NoOrder: 1, WrongID: 1})},
 	} {
 		l, s := books(t)
-		for field := range strings.FieldsSeq(c.orders) {
-			id, state, _ := strings.Cut(field, ":")
-			lines := map[string][]string{"paid": {kindAsked, kindAccepted, kindApplied},
-				"failed":  {kindAsked, kindDeclined},
-				"pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
-			for _, kind := range lines {
-				if err := s.add(orderEntry{Kind: kind, Order: id}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if state == "unknown" {
-				s.unknownNow(id)
-			}
-		}
-		for reference := range strings.FieldsSeq(c.charges) {
-			if err := l.add(entry{Kind: kindCharge, ID: l.nextID(), Reference: reference}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got := prove(s, l, time.Now().Add(time.Minute))
+		fillShop(t, s, c.orders)
+		fillLedger(t, l, c.ledger)
+		got := prove(s, s.snapshot(), l, time.Now().Add(time.Minute))
 		for _, u := range got.OldUnknowns {
 			if u.AgeMS < 59_000 {
-				t.Errorf("%q, %q: an unknown of %d ms", c.orders, c.charges, u.AgeMS)
+				t.Errorf("%q, %q: an unknown of %d ms", c.orders, c.ledger, u.AgeMS)
 			}
+		}
+		if (len(got.Wrong) > 0) == got.agrees() {
+			t.Errorf("%q, %q: it names %v", c.orders, c.ledger, got.Wrong)
 		}
 		c.want.DistinctOrders = c.want.Paid + c.want.Failed + c.want.Pending
 		c.want.Undelivered = c.want.RealCharges
 		got.Wrong, got.OldUnknowns = nil, nil
 		if a, b := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want); a != b {
-			t.Errorf("orders %q, charges %q:\n got %s\nwant %s", c.orders, c.charges, a, b)
+			t.Errorf("orders %q, ledger %q:\n got %s\nwant %s", c.orders, c.ledger, a, b)
 		}
 		if err := got.verdict(got.DistinctOrders); (err == nil) != c.want.Proven {
-			t.Errorf("orders %q, charges %q: the verdict is %v", c.orders, c.charges, err)
+			t.Errorf("orders %q, ledger %q: the verdict is %v", c.orders, c.ledger, err)
 		}
 		if err := got.verdict(got.DistinctOrders + 1); !errors.Is(err, ErrProof) {
 			t.Error("a run that placed too few orders counts")
+		}
+	}
+}
+
+func fillShop(t *testing.T, s *shop, orders string) {
+	t.Helper()
+	for field := range strings.FieldsSeq(orders) {
+		id, state, _ := strings.Cut(field, ":")
+		lines := map[string][]string{"paid": {kindAsked, kindAccepted, kindApplied},
+			"failed": {kindAsked, kindDeclined}, "gaveup": {kindAsked, kindGaveUp},
+			"pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
+		for _, kind := range lines {
+			if err := s.add(orderEntry{Kind: kind, Order: id, Charge: "ch_1"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if state == "unknown" {
+			s.unknownNow(id)
+		}
+	}
+}
+
+func fillLedger(t *testing.T, l *ledger, entries string) {
+	t.Helper()
+	amount, err := price()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.FieldsSeq(entries) {
+		e := entry{Kind: kindCharge, Reference: strings.Trim(text, "-$"), Amount: amount}
+		switch {
+		case strings.HasSuffix(text, "-"):
+			e.Kind, e.ID = kindDecline, "dec_"+e.Reference
+		case strings.HasSuffix(text, "$"):
+			if e.Amount, err = amount.Add(amount); err != nil {
+				t.Fatal(err)
+			}
+			fallthrough
+		default:
+			e.ID = l.nextID()
+		}
+		if err := l.add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The verdict is made of what is in the file, not of what the gateway remembers.
+func TestFinalProofReadsTheFile(t *testing.T) {
+	dir := t.TempDir()
+	w := &world{config: Config{Data: dir, Clock: kv.SystemClock()}, stories: newStories(),
+		gateway: &gateway{}, crash: &crasher{}}
+	w.toggles = newToggles(Faults{}, w.crash)
+	if err := w.openBooks(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = w.shop.close(), w.ledger.close() }()
+	fillShop(t, w.shop, "A:paid")
+	fillLedger(t, w.ledger, "A")
+	if p, err := w.finalProof(); err != nil || !p.Proven {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	file := filepath.Join(dir, ledgerFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, content := range map[string]string{"gone": "", "twice": string(text) + string(text)} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := w.finalProof(); err != nil || p.Proven {
+			t.Errorf("the charge is %s in the file: %+v, %v", what, p, err)
+		}
+		if !w.proof().Proven {
+			t.Error("this test shows nothing: memory says so too")
+		}
+	}
+}
+
+// A shop without onced ships for each callback; one with it commits the event
+// with its effect.
+func TestRepeatedCallbacksAreJudged(t *testing.T) {
+	for unguarded, want := range map[bool]int{false: 1, true: 3} {
+		l, s := books(t)
+		s.unguarded = unguarded
+		for _, kind := range []string{kindAsked, kindAccepted} {
+			if err := s.add(orderEntry{Kind: kind, Order: "A", Charge: "ch_1"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fillLedger(t, l, "A")
+		for range 3 {
+			if err := s.apply(callback{ID: eventID("ch_1"), Reference: "A", Charge: "ch_1"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p := prove(s, s.snapshot(), l, time.Now()); p.MostEffects != want || p.Proven != (want == 1) {
+			t.Errorf("unguarded %v: %+v", unguarded, p)
 		}
 	}
 }
@@ -254,12 +347,12 @@ func TestGatewayIgnoresKeysUnlessToldOtherwise(t *testing.T) {
 		}
 		clients.Wait()
 		want := map[bool]int{false: 8, true: 1}[honours]
-		if charges, _ := g.ledger.counts(); charges["A"] != want {
-			t.Errorf("keys %v: %d charges, want %d", honours, charges["A"], want)
+		if all, _ := g.ledger.accounts(); len(all["A"].charges) != want {
+			t.Errorf("keys %v: %d charges, want %d", honours, len(all["A"].charges), want)
 		}
 		g.ask("other", "A")
-		if charges, _ := g.ledger.counts(); charges["A"] != want+1 {
-			t.Errorf("keys %v: another key: %d charges", honours, charges["A"])
+		if all, _ := g.ledger.accounts(); len(all["A"].charges) != want+1 {
+			t.Errorf("keys %v: another key: %d charges", honours, len(all["A"].charges))
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (w *world) openBooks() (err error) {
 	}
 	w.books = append(w.books, w.ledger.close)
 	w.shop, err = openShop(filepath.Join(w.config.Data, ordersFile),
-		&shop{clock: w.config.Clock, stories: w.stories})
+		&shop{clock: w.config.Clock, stories: w.stories, unguarded: w.config.Unprotected})
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,21 @@ func (w *world) tellKilled(point string) {
 
 // proof is the proof of now.
 func (w *world) proof() Proof {
-	p := prove(w.shop, w.ledger, w.config.Clock.Now())
+	return w.fill(prove(w.shop, w.shop.snapshot(), w.ledger, w.config.Clock.Now()))
+}
+
+// finalProof is the proof of now from the file of the ledger, not from memory.
+func (w *world) finalProof() (Proof, error) {
+	orders := w.shop.snapshot()
+	l, err := readLedger(filepath.Join(w.config.Data, ledgerFile))
+	if err != nil {
+		return Proof{}, err
+	}
+	return w.fill(prove(w.shop, orders, l, w.config.Clock.Now())), nil
+}
+
+// fill adds what is known beyond the books.
+func (w *world) fill(p Proof) Proof {
 	p.Protected = !w.config.Unprotected
 	p.CallbacksSent = w.gateway.deliveriesSent()
 	p.CallbacksAgain = w.shop.seenAgain()
