@@ -48,6 +48,9 @@ func configCheck(_ context.Context, c *call) error {
 	for _, w := range loaded.Warnings {
 		_, _ = fmt.Fprintln(c.env.Stderr, "warning:", w)
 	}
+	for _, n := range loaded.Notes {
+		_, _ = fmt.Fprintln(c.env.Stderr, "note:", n)
+	}
 	name := loaded.File
 	if name == "" {
 		name = "no file"

@@ -60,8 +60,11 @@ type HTTP struct {
 	ReadTimeout   time.Duration `default:"30s" key:"read_timeout"   max:"1h" min:"100ms"`
 	WriteTimeout  time.Duration `default:"30s" key:"write_timeout"  max:"1h" min:"100ms"`
 	IdleTimeout   time.Duration `default:"2m"  key:"idle_timeout"   max:"1h" min:"1s"`
-	// DrainTimeout is how long requests under way may take after the signal to
-	// stop.
+	// DrainDelay is how long new connections are still accepted after the signal to
+	// stop, while /readyz already answers 503: what a load balancer needs to notice.
+	DrainDelay time.Duration `default:"0s" key:"drain_delay" max:"5m" min:"0s"`
+	// DrainTimeout is how long requests under way may take after that. Routes whose
+	// timeout is longer are warned of.
 	DrainTimeout time.Duration `default:"25s" key:"drain_timeout" max:"10m" min:"0s"`
 	// MaxHeader and MaxBody bound a request; routes may set their own MaxBody.
 	MaxHeader Bytes `default:"64KiB" key:"max_header" max:"1MiB"  min:"4KiB"`

@@ -261,13 +261,13 @@ upstream: 127.0.0.1:9000
 => routes[0].upstream: "127.0.0.1:9000" is not an http or https URL; allowed: for example http://127.0.0.1:9000
 
 upstream: http://me:pw@host
-=> routes[0].upstream: "http://me:pw@host" holds a user; credentials go into headers; allowed: for example http://127.0.0.1:9000
+=> routes[0].upstream: "http://***@host" holds a user; credentials go into headers; allowed: for example http://127.0.0.1:9000
 
 upstream: ftp://host
 => routes[0].upstream: "ftp://host" is not an http or https URL; allowed: for example http://127.0.0.1:9000
 
 upstream: http://host/?q
-=> routes[0].upstream: "http://host/?q" holds a query or a fragment; allowed: for example http://127.0.0.1:9000
+=> routes[0].upstream: "http://host/?***" holds a query or a fragment; allowed: for example http://127.0.0.1:9000
 
 name: Charges
 => routes[0].name: "Charges" is not a name; allowed: 1 to 100 lower-case letters, digits and ._-
@@ -662,5 +662,58 @@ func TestSettings(t *testing.T) {
 	}
 	if s := got["http.max_body"]; s.Env != "ONCED_HTTP_MAX_BODY" || s.Doc == "" || s.Reload {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A problem shows no password, however broken the URL is that holds it.
+func TestProblemsShowNoCredentials(t *testing.T) {
+	for _, text := range []string{"http://user:s3cret@h/", "http://user:s3c/r@et@h:9/", "http://u:s3cret@h:x/",
+		"user:s3cret@h:9000", "ftp://u:s3cret@h", "https://h/?token=s3cret", "http://s3cret@h",
+		"http://us er:s3cret@h/"} {
+		_, err := load("routes: [{path: /a, upstream: '" + text + "'}]\n")
+		if err == nil || strings.Contains(err.Error(), "s3c") || !strings.Contains(err.Error(), "***") ||
+			!strings.Contains(err.Error(), "routes[0].upstream") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"listen: 'http://u:s3cret@h/'\n", "data: ''\nlog: {level: 'http://u:s3cret@h/'}\n",
+		"http: {trusted_proxies: ['http://u:s3cret@h']}\n",
+		"routes: [{path: 'http://u:s3cret@h/', upstream: 'http://h'}]\n"} {
+		if _, err := load(text); err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Who only wants to know where the service is needs none of its secrets.
+func TestLoadWithoutSecrets(t *testing.T) {
+	text := "listen: 127.0.0.1:7\nroutes: [{path: /a, upstream: 'http://h', headers: [" +
+		"{name: A, value_env: NOT_SET}, {name: B, value_file: /not/there}]}]\n"
+	if _, err := load(text); err == nil {
+		t.Error("the service starts without them")
+	}
+	l, err := Load(Source{NoSecrets: true, ReadFile: files(map[string]string{DefaultFile: text})})
+	if err != nil || l.Config.Listen != "127.0.0.1:7" {
+		t.Fatalf("%v", err)
+	}
+	if _, err := Load(Source{NoSecrets: true, ReadFile: files(map[string]string{DefaultFile: "listn: x"})}); err == nil {
+		t.Error("other mistakes pass")
+	}
+}
+
+func TestRemarks(t *testing.T) {
+	l := mustLoad(t, "routes:\n- {path: /pay/charges, upstream: 'http://h'}\n"+
+		"- {path: /slow, name: slow, timeout: 26s, upstream: 'http://h'}\n"+
+		"- {path: /free, name: free, timeout: 1m, key: ignore, upstream: 'http://h'}\n")
+	if len(l.Warnings) != 1 || l.Warnings[0].Key != "routes[1].timeout" ||
+		!strings.Contains(l.Warnings[0].String(), "drain_timeout, which is 25s") {
+		t.Errorf("%v", l.Warnings)
+	}
+	if len(l.Notes) != 1 || l.Notes[0].Key != "routes[0]" ||
+		!strings.Contains(l.Notes[0].String(), "add name: pay-charges") {
+		t.Errorf("%v", l.Notes)
+	}
+	if d := DefaultRoute().Timeout; d >= Default().HTTP.DrainTimeout {
+		t.Errorf("a stop cuts off requests of routes as they are by default: %v", d)
 	}
 }

@@ -335,6 +335,9 @@ func (l *loader) set(v reflect.Value, f field, g given) {
 // secret reads what a _file or _env key names. One line break at the end does
 // not belong to it, since editors write it.
 func (l *loader) secret(g given) (string, bool) {
+	if l.noSecrets {
+		return hidden, true
+	}
 	problem := Problem{Origin: g.at, Key: g.path + g.source, Value: g.text}
 	if g.source == envSuffix {
 		if text, ok := l.env[g.text]; ok && text != "" {
@@ -360,5 +363,8 @@ func (l *loader) secret(g given) (string, bool) {
 }
 
 func (l *loader) addLeaf(at Origin, path, text string, e *leafError) {
+	if e.shown != "" {
+		text = e.shown
+	}
 	l.add(Problem{Origin: at, Key: path, Value: text, Text: e.problem, Allowed: e.allowed, Remedy: e.remedy})
 }

@@ -41,6 +41,10 @@ type Source struct {
 	Flags map[string]string
 	// ReadFile reads a file; nil means the file system. It is for tests.
 	ReadFile func(name string) ([]byte, error)
+	// NoSecrets leaves the files and variables of secrets unread and puts *** into
+	// the Config for each. It is for commands that only want to know where the
+	// service is and may not have what the service has.
+	NoSecrets bool
 }
 
 // Loaded is a Config and how it came to be.
@@ -53,6 +57,8 @@ type Loaded struct {
 	Origins map[string]Origin
 	// Warnings are no errors but should be seen.
 	Warnings []Problem
+	// Notes are right as they are, but good to know for whoever checks the file.
+	Notes []Problem
 }
 
 // Origin returns where the value of a key comes from.
@@ -74,12 +80,12 @@ func Load(src Source) (*Loaded, error) {
 	if err := l.problems.err(); err != nil {
 		return nil, err
 	}
-	return &Loaded{Config: c, File: l.file, Origins: l.origins, Warnings: l.warnings}, nil
+	return &Loaded{Config: c, File: l.file, Origins: l.origins, Warnings: l.warnings, Notes: l.notes}, nil
 }
 
 // gather reads all sources, from the weakest to the strongest.
 func (l *loader) gather(src Source) {
-	l.read = src.ReadFile
+	l.read, l.noSecrets = src.ReadFile, src.NoSecrets
 	if l.read == nil {
 		l.read = readFile
 	}
@@ -100,10 +106,13 @@ type loader struct {
 	problems problemList
 	failed   map[string]bool // the keys of problems
 	warnings []Problem
+	notes    []Problem
 
 	file string // the file's name, once there is one
 	env  map[string]string
 	read func(name string) ([]byte, error)
+	// noSecrets is [Source.NoSecrets].
+	noSecrets bool
 }
 
 func newLoader(root reflect.Value) *loader {
@@ -113,6 +122,7 @@ func newLoader(root reflect.Value) *loader {
 
 // add notes a problem. Nothing that was given for a secret may be its value.
 func (l *loader) add(p Problem) {
+	p.Value = withoutCredentials(p.Value)
 	l.failed[p.Key] = true
 	l.problems = append(l.problems, p)
 }

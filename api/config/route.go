@@ -37,8 +37,9 @@ type Route struct {
 	Principal string `default:"token" key:"principal"`
 
 	// Timeout bounds a call of the upstream from its connection to the last byte
-	// of its answer.
-	Timeout time.Duration `default:"30s" key:"timeout" max:"10m" min:"100ms"`
+	// of its answer. Keep it below http.drain_timeout: a stop of the program cuts
+	// what takes longer, and leaves its outcome unknown.
+	Timeout time.Duration `default:"20s" key:"timeout" max:"10m" min:"100ms"`
 	// MaxBody bounds the request, 0 means http.max_body; MaxResponse the answer,
 	// of which a longer one counts as unknown.
 	MaxBody     Bytes `default:"0"    key:"max_body"     max:"12MiB" min:"0"`

@@ -57,8 +57,9 @@ func isSections(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && isSection(t.Elem())
 }
 
-// leafError says why a text is no value of a field.
-type leafError struct{ problem, allowed, remedy string }
+// leafError says why a text is no value of a field. shown stands for a text that
+// may hold a secret.
+type leafError struct{ problem, allowed, remedy, shown string }
 
 // parseLeaf reads text into v, which is of the field's type. For lists the
 // text is separated by commas.
@@ -94,8 +95,12 @@ func (f field) parseOne(v reflect.Value, text string) *leafError {
 		v.Set(reflect.ValueOf(NewSecret(text)))
 		return nil
 	case urlType:
-		return f.assign(v, text, func(s string) (any, error) { return parseURL(s) },
+		e := f.assign(v, text, func(s string) (any, error) { return parseURL(s) },
 			"for example http://127.0.0.1:9000")
+		if e != nil {
+			e.shown = shownURL(text)
+		}
+		return e
 	case statusType:
 		return f.assign(v, text, func(s string) (any, error) { return parseStatus(s) },
 			"200 to 599, 2xx, 402-405")

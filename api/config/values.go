@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,6 +144,31 @@ func parseURL(text string) (URL, error) {
 		return URL{}, errors.New("holds .. in its path")
 	}
 	return URL{URL: *u}, nil
+}
+
+// userinfo matches what may be a user with a password in a text that was meant to
+// be a URL, in however broken a form: everything before its last @.
+var userinfo = regexp.MustCompile(`://\S*@`)
+
+// withoutCredentials hides users and passwords in URLs.
+func withoutCredentials(text string) string {
+	return userinfo.ReplaceAllString(text, "://"+hidden+"@")
+}
+
+// shownURL returns what was given for a URL as a problem may show it: without a
+// user, even where the scheme is missing, and without the values of a query.
+func shownURL(text string) string {
+	if before, _, ok := strings.Cut(text, "?"); ok {
+		text = before + "?" + hidden
+	}
+	if i := strings.LastIndexByte(text, '@'); i >= 0 {
+		scheme, _, ok := strings.Cut(text[:i], "://")
+		if scheme += "://"; !ok {
+			scheme = ""
+		}
+		text = scheme + hidden + text[i:]
+	}
+	return text
 }
 
 func isPort(text string) bool {
