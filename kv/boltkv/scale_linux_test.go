@@ -3,6 +3,7 @@ package boltkv
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"onced/kv"
+	"onced/kv/claim"
 )
 
 // The benchmarks of this file measure what a large file costs. Their size is in
@@ -243,39 +245,111 @@ func reportTimes(b *testing.B, took []time.Duration) {
 }
 
 // BenchmarkBytesWritten measures what one lone call writes to the disk, in a
-// store that holds ONCED_BENCH_ROWS rows already: an insert, and the pair of
-// commits of a claim (intent, outcome), under random keys and keys in order.
+// store that holds ONCED_BENCH_ROWS rows already, and a tenth as many claims: an
+// insert of 200 bytes, and a claim of kv/claim from Begin to Done with an intent
+// and a result of 200 bytes each, under random keys and keys in order.
 func BenchmarkBytesWritten(b *testing.B) {
 	n := scaleRows()
 	path := build(b, n)
+	addClaims(b, path, n/10)
 	for _, order := range []string{"random", "ordered"} {
-		for _, writes := range []int{1, 2} {
-			name := map[int]string{1: "insert", 2: "claim"}[writes] + "/" + order
-			b.Run(name, func(b *testing.B) { bytesWritten(b, path, order == "ordered", writes) })
-		}
+		ordered := order == "ordered"
+		b.Run("insert/"+order, func(b *testing.B) {
+			s := openAt(b, path, Options{})
+			defer closeStore(b, s)
+			bytesWritten(b, ordered, func(key []byte) error {
+				table := scaleTable
+				if ordered {
+					table = "scale.ordered"
+				}
+				return s.Update(b.Context(), func(w kv.Writer) error {
+					return w.Put(table, append(key, make([]byte, 10)...), make([]byte, 200))
+				})
+			})
+		})
+		b.Run("claim/"+order, func(b *testing.B) {
+			s := openAt(b, path, Options{})
+			defer closeStore(b, s)
+			book, err := claim.New(b.Context(), s, claim.Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			bytesWritten(b, ordered, func(key []byte) error { return claimed(b.Context(), book, key) })
+		})
 	}
 }
 
-func bytesWritten(b *testing.B, path string, ordered bool, writes int) {
+// addClaims adds ended claims under random keys.
+func addClaims(b *testing.B, path string, n uint64) {
+	b.Helper()
 	s := openAt(b, path, Options{})
-	defer closeStore(b, s)
+	s.backend.db.NoSync = true
+	book, err := claim.New(b.Context(), s, claim.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := uint64(0); i < n; {
+		err := s.Update(b.Context(), func(w kv.Writer) error {
+			for end := min(i+500, n); i < end; i++ {
+				key := binary.BigEndian.AppendUint64(nil, rand.Uint64())
+				req, res, err := oneClaim(book, key)
+				if err == nil {
+					_, err = book.BeginTx(w, req)
+				}
+				if err == nil {
+					_, err = book.DoneTx(w, req.Ref(), res)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.backend.db.Sync(), s.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func oneClaim(book *claim.Book, key []byte) (claim.Request, claim.Result, error) {
+	token, err := book.NewToken()
+	return claim.Request{ID: claim.ID{Scope: claim.ScopeOf("shop-17", "pay"), Key: hex.EncodeToString(key)},
+		Token: token, Fingerprint: claim.FingerprintOf(key), Intent: make([]byte, 200),
+		Owner: claim.LocalOwner()}, claim.Result{Type: "application/json", Data: make([]byte, 200)}, err
+}
+
+// claimed claims a key and ends the claim.
+func claimed(ctx context.Context, book *claim.Book, key []byte) error {
+	req, res, err := oneClaim(book, key)
+	if err != nil {
+		return err
+	}
+	d, err := book.Begin(ctx, req)
+	if err == nil && d.Kind != claim.Acquired {
+		err = fmt.Errorf("the claim is %v", d.Kind)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = book.Done(ctx, req.Ref(), res)
+	return err
+}
+
+func bytesWritten(b *testing.B, ordered bool, call func(key []byte) error) {
 	next := uint64(time.Now().UnixNano())
 	chars, disk, calls := procField("io", "wchar"), procField("io", "write_bytes"), 0
 	for b.Loop() {
 		calls++
 		key := binary.BigEndian.AppendUint64(nil, rand.Uint64())
-		table := scaleTable
 		if ordered {
 			next++
-			key, table = binary.BigEndian.AppendUint64(nil, next), "scale.ordered"
+			key = binary.BigEndian.AppendUint64(nil, next)
 		}
-		for w := range writes {
-			err := s.Update(b.Context(), func(wr kv.Writer) error {
-				return wr.Put(table, append(key, make([]byte, 10)...), make([]byte, 200+w))
-			})
-			if err != nil {
-				b.Fatal(err)
-			}
+		if err := call(key); err != nil {
+			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(procField("io", "wchar")-chars)/float64(calls), "written-B/op")
