@@ -30,12 +30,14 @@ type backend struct {
 	file *os.File
 	log  *slog.Logger // may be nil
 
+	headroom int64 // the least size of the map
+
 	commits int  // since the last look at the free list
 	broken  bool // a commit failed: nothing more is written
 }
 
 func newBackend(f *opened, log *slog.Logger) *backend {
-	b := &backend{db: f.db, file: f.file, log: log}
+	b := &backend{db: f.db, file: f.file, log: log, headroom: f.headroom}
 	b.chooseList()
 	return b
 }
@@ -145,7 +147,7 @@ func (b *backend) listBytes() (int64, error) {
 func (b *backend) Close() error {
 	if b.db.NoFreelistSync && !b.broken {
 		b.db.NoFreelistSync = false
-		err := b.db.Update(func(*bolt.Tx) error { return nil })
+		err := guard(func() error { _, err := b.Commit(nil); return err })
 		if err != nil && b.log != nil {
 			b.log.Warn("the free list was not written; the next opening takes longer", "cause", err)
 		}

@@ -61,12 +61,15 @@ type opened struct {
 	file  *os.File // bbolt's; read here only
 	isNew bool
 	epoch uint64
+
+	headroom int64 // the least size of the map
 }
 
 // openFile opens or makes the file, checks that it is ours, migrates it, and
 // starts a new epoch.
 func openFile(ctx context.Context, path string, o Options) (f *opened, err error) {
 	dir := filepath.Dir(path)
+	base := existing(dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, openError(path, fmt.Errorf("make its folder: %w", err))
 	}
@@ -86,18 +89,62 @@ func openFile(ctx context.Context, path string, o Options) (f *opened, err error
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	err = guard(func() (err error) {
-		f.epoch, err = start(f.db, o)
-		return err
-	})
-	if err == nil && f.isNew {
-		err = syncFolder(dir)
+	if f.isNew {
+		// Before the first commit: a file that has one was found after a crash only
+		// if its name is on the disk, and so is not looked at here again.
+		err = syncFolders(dir, base)
+	}
+	if err == nil {
+		err = guard(func() (err error) {
+			f.epoch, err = start(f.db, o)
+			return err
+		})
 	}
 	if err != nil {
 		_ = f.db.Close()
 		return nil, openError(path, err)
 	}
 	return f, nil
+}
+
+// existing returns dir or the first folder above it that exists.
+func existing(dir string) string {
+	for {
+		_, err := os.Stat(dir)
+		up := parent(dir)
+		if err == nil || up == dir {
+			return dir
+		}
+		dir = up
+	}
+}
+
+// parent returns the folder above dir, dir itself when there is none.
+func parent(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return filepath.Dir(dir)
+}
+
+// syncFolders makes the name of a new file in dir durable, and the names of all
+// folders above it. Those from base on were made here, and their names must not
+// be lost. So may those above have been, by a process that was killed before it
+// came to this; but others made most of them and may keep us from opening them,
+// which is no reason to refuse.
+func syncFolders(dir, base string) error {
+	made := true
+	for {
+		if err := syncFolder(dir); err != nil && made {
+			return fmt.Errorf("make the folder %s durable: %w", dir, err)
+		}
+		made = made && dir != base
+		up := parent(dir)
+		if up == dir {
+			return nil
+		}
+		dir = up
+	}
 }
 
 // openEngine locks the file, looks at it, and lets bbolt open it.
@@ -107,7 +154,7 @@ func openEngine(ctx context.Context, path string, headroom int, o Options) (*ope
 	// Or opening might write the list, also into a file that is then refused.
 	// The first commit decides.
 	opt.NoFreelistSync = true
-	f := &opened{}
+	f := &opened{headroom: int64(headroom)}
 	opt.OpenFile = func(name string, flag int, mode os.FileMode) (*os.File, error) {
 		file, err := os.OpenFile(name, flag, mode)
 		if err != nil || f.file != nil { // the second is bbolt copying the file

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -109,12 +110,25 @@ func TestIK24_ASecondProcessIsRefused(t *testing.T) {
 func TestIK24_WaitingForTheLock(t *testing.T) {
 	t.Parallel()
 	first := openTest(t, Options{})
-	ctx, cancel := context.WithCancelCause(t.Context())
 	gaveUp := errors.New("gave up")
-	cancel(gaveUp)
-	if _, err := Open(ctx, first.Path(), &Options{LockTimeout: time.Hour}); !errors.Is(err, gaveUp) {
-		t.Errorf("error %v, want the context's cause", err)
+	for _, wait := range []time.Duration{0, time.Second, time.Minute} { // 0: before the call
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			ctx, cancel := context.WithTimeoutCause(t.Context(), wait, gaveUp)
+			defer cancel()
+			_, err := Open(ctx, first.Path(), &Options{LockTimeout: time.Hour})
+			if took := time.Since(start); !errors.Is(err, gaveUp) || took != wait {
+				t.Errorf("after %v: %v; want the context's cause after %v", took, err, wait)
+			}
+		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := Open(t.Context(), first.Path(), &Options{LockTimeout: time.Minute})
+		if took := time.Since(start); !errors.Is(err, kv.ErrLocked) || took != time.Minute {
+			t.Errorf("after %v: %v; want ErrLocked after a minute", took, err)
+		}
+	})
 	opened := make(chan error, 1)
 	go func() {
 		s, err := Open(t.Context(), first.Path(), &Options{LockTimeout: time.Hour})
