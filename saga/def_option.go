@@ -73,7 +73,8 @@ func Irreversible() Option { return stepOption(func(s *stepSettings) { s.irrever
 func NothingToUndo() Option { return stepOption(func(s *stepSettings) { s.nothing = true }) }
 
 // UndoWhenAbsent says that undoing what did not happen does no harm. A step of which
-// it cannot be found out whether it happened is then undone, not held.
+// it cannot be found out whether it happened is then undone, not held; the undo gets
+// the zero output.
 func UndoWhenAbsent() Option { return stepOption(func(s *stepSettings) { s.undoWhenAbsent = true }) }
 
 // UndoKeyValidFor is how long after its first send the callee knows the key of an

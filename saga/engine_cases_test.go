@@ -144,6 +144,9 @@ func TestSG09_AnUndoThatNeverWorksIsStuckUntilAPersonActs(t *testing.T) {
 		if err != nil || len(page) != 1 || page[0].Run != v.Run {
 			t.Errorf("stuck are %v, %v", page, err)
 		}
+		if held, stuck, err := s.engine.NeedPerson(s.Context()); err != nil || held != 0 || stuck != 1 {
+			t.Errorf("%d held, %d stuck, %v", held, stuck, err)
+		}
 		delete(s.plan, "undo voucher")
 		s.mustAct(machine.Retry, f.Run, "")
 		if _, err := s.engine.Wait(t.Context(), f.Run); !errors.Is(err, ErrUndone) {

@@ -136,8 +136,10 @@ func (r *run) failure() error {
 			why = "a person let it stand"
 		case st.Status == machine.Unknown || st.Status == machine.Started || st.Status == machine.Waiting:
 			why = "it may have happened"
-		case st.Status == machine.Done && s.Status != machine.Compensated:
+		case st.Status == machine.Done && s.Back && s.Status != machine.Compensated:
 			why = "its turn has not come"
+		case st.Status == machine.Done && s.Status != machine.Compensated:
+			why = "the run is not being undone"
 		}
 		if why != "" {
 			f.Stands = append(f.Stands, Standing{Step: st.Name, Why: why})

@@ -207,6 +207,12 @@ func (e *Engine) List(ctx context.Context, q Query) (page []*RunView, next strin
 }
 
 func (e *Engine) listPage(rd kv.Reader, q *Query) (page []*RunView, next string, err error) {
+	if len(q.Statuses) == 1 && q.Statuses[0] == machine.Held {
+		return e.listClass(rd, q, classHeld)
+	}
+	if len(q.Statuses) == 1 && q.Statuses[0] == machine.Stuck {
+		return e.listClass(rd, q, classStuck)
+	}
 	r := kv.Range{Reverse: true, Limit: listScan}
 	if q.Cursor != "" {
 		r.To = runKey(q.Cursor)
@@ -235,6 +241,55 @@ func (e *Engine) listPage(rd kv.Reader, q *Query) (page []*RunView, next string,
 		}
 	}
 	return page, "", nil
+}
+
+// listClass lists what needs a person by its index, however many other runs there are.
+func (e *Engine) listClass(rd kv.Reader, q *Query, c class) (page []*RunView, next string, err error) {
+	r := kv.Key{}.Uint(uint64(c)).Range()
+	r.Reverse, r.Limit = true, listScan
+	if q.Cursor != "" {
+		r.To = openKey(c, q.Cursor)
+	}
+	seen := 0
+	for x, err := range rd.Scan(openTable, r) {
+		if err != nil {
+			return nil, "", err
+		}
+		seen++
+		d := kv.DecodeKey(x.Key)
+		_, id := d.Uint(), d.String()
+		stored, err := loadRun(rd, id)
+		fits := err == nil && stored != nil && (q.From.IsZero() || !stored.created.Before(q.From))
+		if fits && q.selects(stored) { // what cannot be read the rules report
+			v := e.view(stored, rd.Now())
+			v.Input, v.History = nil, nil
+			page = append(page, v)
+		}
+		if len(page) == q.Limit || seen == listScan {
+			return page, id, nil
+		}
+	}
+	return page, "", nil
+}
+
+// NeedPerson counts the runs that wait for a person, up to 10,000 of each kind.
+func (e *Engine) NeedPerson(ctx context.Context) (held, stuck int, err error) {
+	err = e.store.View(ctx, func(rd kv.Reader) error {
+		var n [2]int
+		for i, c := range []class{classHeld, classStuck} {
+			r := kv.Key{}.Uint(uint64(c)).Range()
+			r.Limit = kv.MaxScanRows
+			for _, err := range rd.Scan(openTable, r) {
+				if err != nil {
+					return err
+				}
+				n[i]++
+			}
+		}
+		held, stuck = n[0], n[1]
+		return nil
+	})
+	return held, stuck, err
 }
 
 func (q *Query) selects(r *run) bool {

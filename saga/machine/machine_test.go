@@ -123,6 +123,8 @@ func (p *play) event(t *testing.T, w []string) Event {
 		ev.Kind = Signal
 	case "wake":
 		ev.Kind = Wake
+	case "park":
+		ev.Kind, ev.Hold = Park, HoldBroken
 	case "restart":
 		ev.Kind = Recover
 	default:

@@ -46,6 +46,14 @@ func (m *move) retry(i int) {
 	}
 	step, st := m.at(i)
 	hold := m.s.Hold
+	if hold == HoldBroken || hold == HoldDefinition || hold == HoldContradiction && i+1 != m.s.HoldStep {
+		m.unhold() // the step is not what it was held for
+		if st.Status == Unknown && st.Undo == UndoNone {
+			st.NextAt = m.now
+			m.resolve(i)
+		}
+		return
+	}
 	switch {
 	case st.Undo == UndoStuck || st.Undo == UndoDue:
 		if st.UndoDoubt && !m.now.Before(st.UndoFirst.Add(step.UndoKeyValidFor)) {

@@ -376,9 +376,31 @@ var plays = map[string]string{
 		0s result done      -> running a=waiting
 		0s signal a done    -> running a=done b=ready action:b
 		0s signal a refused -> held a=done b=ready tell
-		1s retry            -> running a=done b=ready action:b@1s
+		1s retry            -> running a=done b=ready action:b
 		1s signal a refused -> held a=done b=ready tell
 		1s mark_not_done a  -> compensated a=refused tell`,
+
+	"after a contradiction a run that waits for another signal goes on": `
+		step a undo await
+		step b undo await
+		0s begin            -> running a=started call:action:a#1
+		0s result done      -> running a=waiting
+		0s signal a done    -> running a=done b=ready action:b
+		0s begin            -> running a=done b=started call:action:b#1
+		0s signal a refused -> held a=done b=started tell
+		0s retry            -> error a call of step b is under way
+		1s result done      -> held a=done b=waiting
+		1s retry            -> running a=done b=waiting
+		1s signal b done    -> completed a=done b=done tell`,
+
+	"a broken run goes on, and what is unknown stays so": `
+		step a undo
+		0s begin           -> running a=started call:action:a#1
+		0s park            -> held a=started tell
+		0s result unknown  -> held a=unknown? tell
+		0s park            -> held a=unknown? tell
+		0s retry           -> held a=unknown? tell
+		0s mark_done a     -> completed a=done tell`,
 
 	"a refusing reply against a signal holds the run": `
 		step a undo await
