@@ -71,7 +71,8 @@ func measureWaiting(b *testing.B, runs int) {
 	for i := range runs {
 		key := fmt.Sprint(i)
 		sent := time.Now()
-		if err := x.engine.Signal(b.Context(), Signal{Definition: "wait", Key: key, Step: "ask"}); err != nil {
+		if err := x.engine.Signal(b.Context(), Signal{Definition: "wait", Key: key,
+			Step: "ask"}); err != nil {
 			b.Fatal(err)
 		}
 		<-next
@@ -88,7 +89,8 @@ func startMany(b *testing.B, x *engineBench, d *Definition, runs int) {
 	for c := range clients {
 		wg.Go(func() {
 			for i := c; i < runs; i += clients {
-				if _, err := x.engine.Start(b.Context(), d, fmt.Sprint(i), order{ID: fmt.Sprint(i)}); err != nil {
+				if _, err := x.engine.Start(b.Context(), d, fmt.Sprint(i),
+					order{ID: fmt.Sprint(i)}); err != nil {
 					b.Error(err)
 					return
 				}
