@@ -21,26 +21,37 @@ const (
 // most instructive first.
 var crashPoints = []string{afterCharge, beforeCharge, afterOutcome, beforeIntent}
 
+// barePoints are those that need no service: there the call of the shop is cut off.
+var barePoints = []string{afterCharge, beforeCharge}
+
 // pointMeanings say in plain words what the crash will be like.
 var pointMeanings = map[string]string{
-	beforeIntent: "just before writing down anything about the order",
-	beforeCharge: "just after writing down its intent, with the call to the gateway lost",
-	afterCharge:  "just after the gateway's charge, before learning of it",
-	afterOutcome: "just after writing down the outcome, before answering the shop",
+	beforeIntent: "just before writing down anything about an order",
+	beforeCharge: "just after writing down an intent, with the call to the gateway lost",
+	afterCharge:  "just after a charge of the gateway, before learning of it",
+	afterOutcome: "just after writing down an outcome, before answering the shop",
+}
+
+// bareMeanings are the same without the service.
+var bareMeanings = map[string]string{
+	beforeCharge: "just before the gateway charges",
+	afterCharge:  "just after the gateway has charged, before its answer",
 }
 
 // childPoints are the points in the child.
 var childPoints = []string{beforeIntent, afterOutcome}
 
-// crasher kills the service at the armed point, once.
+// crasher kills the service at the armed point, once. Without a service it cuts
+// off the shop's call to the gateway.
 type crasher struct {
+	bare bool // there is no service
 	// kill ends the child and returns when it has ended.
 	kill func()
 	// tell lets the child know which of its points is armed, and returns when it
 	// does; one that is down learns it when it comes up.
 	tell func(point string)
-	// killed is told of each kill.
-	killed func(point string)
+	// killed is told of each kill, and of the order whose call was at the point.
+	killed func(point, order string)
 
 	mu    sync.Mutex
 	armed string
@@ -55,6 +66,14 @@ func (c *crasher) point() string {
 	return c.armed
 }
 
+// points are where it can crash, the most instructive first.
+func (c *crasher) points() []string {
+	if c.bare {
+		return barePoints
+	}
+	return crashPoints
+}
+
 // flip arms or disarms and returns the point that is armed then.
 func (c *crasher) flip(to, at string) string {
 	c.mu.Lock()
@@ -65,7 +84,7 @@ func (c *crasher) flip(to, at string) string {
 	case at != "":
 		c.armed = at
 	case c.armed == "":
-		c.armed = crashPoints[c.turn%len(crashPoints)]
+		c.armed = c.points()[c.turn%len(c.points())]
 		c.turn++
 	}
 	point := c.armed
@@ -97,12 +116,13 @@ func (c *crasher) take(point string) bool {
 	return true
 }
 
-// pass kills the service when point is armed, and reports whether it did.
-func (c *crasher) pass(point string) bool {
+// pass kills the service when point is armed, and reports whether it did. The
+// call for the order is at the point.
+func (c *crasher) pass(point, order string) bool {
 	if !c.take(point) {
 		return false
 	}
-	c.killed(point)
+	c.killed(point, order)
 	c.kill()
 	return true
 }
@@ -117,8 +137,13 @@ func (c *crasher) counts() map[string]int {
 }
 
 func (c *crasher) meaning(point string) string {
-	if point == "" {
+	switch {
+	case point == "" && c.bare:
+		return "No call of the shop is cut off."
+	case point == "":
 		return "The service is left alone."
+	case c.bare:
+		return fmt.Sprintf("The shop's call will be cut off once, %s.", bareMeanings[point])
 	}
 	return fmt.Sprintf("The service will be killed once, %s; then it is started again.", pointMeanings[point])
 }

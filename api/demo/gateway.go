@@ -41,9 +41,6 @@ type gateway struct {
 	// callbackURL is where callbacks go now; it waits while that is not known.
 	callbackURL func(ctx context.Context) (string, error)
 	client      *http.Client
-	// cuts says that a crash cuts the connection after the charge: there is no
-	// service to kill when it is left out.
-	cuts bool
 
 	ctx  context.Context // ends with the world
 	work sync.WaitGroup
@@ -125,7 +122,7 @@ func (g *gateway) charge(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	attempt := g.attempt(req.Reference)
-	if g.crash.pass(beforeCharge) {
+	if g.crash.pass(beforeCharge, req.Reference) {
 		panic(http.ErrAbortHandler) // the call died with its caller
 	}
 	if g.plan.declines(req.Reference) {
@@ -165,18 +162,25 @@ func (g *gateway) perform(w http.ResponseWriter, j job) {
 		g.until(answerAt)
 	case tardy:
 		e, booked = g.book(j)
+		g.crashAfter(j, booked) // its caller still waits
 		g.stories.tell(j.Reference, "It answered too late: the caller did not learn of the charge.")
 		g.until(answerAt)
 	default:
 		e, booked = g.book(j)
+		g.crashAfter(j, booked)
 	}
 	if !booked {
 		panic(http.ErrAbortHandler)
 	}
-	if g.crash.pass(afterCharge) || g.cuts && g.crash.take(afterCharge) {
+	writeJSON(w, http.StatusCreated, answerOf(e))
+}
+
+// crashAfter is the point after a charge. A charge that came late is none: its
+// caller has given up, and may have looked it up by now.
+func (g *gateway) crashAfter(j job, booked bool) {
+	if booked && g.crash.pass(afterCharge, j.Reference) {
 		panic(http.ErrAbortHandler)
 	}
-	writeJSON(w, http.StatusCreated, answerOf(e))
 }
 
 // book charges, unless it is too late for that.

@@ -89,11 +89,7 @@ func (d *demo) armNow(n int) {
 		return
 	}
 	if w := d.now(); w != nil {
-		at := ""
-		if d.config.Unprotected {
-			at = afterCharge // the only one that does not need the service
-		}
-		_, _ = w.toggles.flip("crash", "on", at)
+		_, _ = w.toggles.flip("crash", "on", "")
 	}
 }
 
@@ -164,6 +160,13 @@ func newProgress(d *demo, url string) *progress {
 
 const barWidth = 30
 
+func killedWord(protected bool) string {
+	if protected {
+		return "killed"
+	}
+	return "cut off"
+}
+
 func (p *progress) run(done <-chan struct{}) {
 	if !p.live {
 		return
@@ -194,7 +197,7 @@ func (p *progress) draw() {
 	for _, n := range proof.Kills {
 		kills += n
 	}
-	_, _ = fmt.Fprintf(p.out, "\r[%s%s] %d/%d orders ended, %d charges, most on one %d, killed %s\x1b[K",
+	_, _ = fmt.Fprintf(p.out, "\r[%s%s] %d/%d orders ended, %d charges, most on one %d, %s %s\x1b[K",
 		bytes.Repeat([]byte("#"), full), bytes.Repeat([]byte("."), barWidth-full), ended, of,
-		proof.RealCharges, proof.Most, times(kills))
+		proof.RealCharges, proof.Most, killedWord(proof.Protected), times(kills))
 }

@@ -170,6 +170,8 @@ func serviceText(p Proof) string {
 		kills += n
 	}
 	switch {
+	case !p.Protected && kills > 0:
+		return "onced is left out: the shop calls the gateway itself; its calls were cut off " + times(kills) + "."
 	case !p.Protected:
 		return "onced is left out: the shop calls the gateway itself."
 	case p.Pid == 0:

@@ -63,6 +63,12 @@ func chargeBody(id string) ([]byte, error) {
 	return json.Marshal(chargeRequest{Reference: id, Amount: amount})
 }
 
+// call is one call for an order.
+type call struct {
+	id    string
+	again bool // the shop has called for it before
+}
+
 // guarded pays through the service, with the order's id as the key.
 type guarded struct {
 	service *service
@@ -76,12 +82,12 @@ const (
 )
 
 // pay asks the service once.
-func (g guarded) pay(ctx context.Context, id string) result {
+func (g guarded) pay(ctx context.Context, c call) result {
 	addr, err := g.service.address(ctx)
 	if err != nil {
 		return result{kind: serviceDown, after: askAgain}
 	}
-	body, err := chargeBody(id)
+	body, err := chargeBody(c.id)
 	if err != nil {
 		return result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
 	}
@@ -91,7 +97,10 @@ func (g guarded) pay(ctx context.Context, id string) result {
 		return result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", id)
+	req.Header.Set("Idempotency-Key", c.id)
+	if c.again {
+		req.Header.Set(againHeader, "yes")
+	}
 	req.GetBody = nil // whether to send again is for this code to say
 	resp, err := g.client.Do(req)
 	if err != nil {
@@ -142,8 +151,8 @@ type naive struct {
 // naiveTries is how often the naive shop tries.
 const naiveTries = 3
 
-func (n naive) pay(ctx context.Context, id string) result {
-	body, err := chargeBody(id)
+func (n naive) pay(ctx context.Context, c call) result {
+	body, err := chargeBody(c.id)
 	if err != nil {
 		return result{kind: gaveUp}
 	}

@@ -50,11 +50,7 @@ func report(c Config, p Proof, took time.Duration) error {
 		again = "callbacks repeated to the shop, applied"
 	}
 	row(again, p.CallbacksAgain, false)
-	killed := "service killed"
-	if !p.Protected {
-		killed = "calls cut off"
-	}
-	row(killed, killsText(p.Kills), false)
+	row(map[bool]string{true: "service killed", false: "calls cut off"}[p.Protected], killsText(p.Kills), false)
 	row("took", took.Round(100*time.Millisecond), false)
 	verdict := "the proof FAILED"
 	if p.verdict(c.Orders) == nil {

@@ -32,9 +32,9 @@ var errDown = errors.New("demo: the service is being started again")
 type service struct {
 	command []string
 	environ []string
-	log     string             // the file of the child's stderr
-	armed   func() string      // the point that a child that has come up is told first
-	at      func(point string) // the child has stopped at a point
+	log     string                    // the file of the child's stderr
+	armed   func() string             // the point that a child that has come up is told first
+	at      func(point, order string) // the child has stopped at a point
 
 	mu     sync.Mutex
 	addr   string        // "" while it is down
@@ -126,7 +126,8 @@ func (s *service) once(ctx context.Context) (wasReady bool, err error) {
 				s.set(c, addr) // only now, so that what is armed counts from its first request on
 			}
 		case "at":
-			s.at(rest)
+			point, order, _ := strings.Cut(rest, " ")
+			s.at(point, order)
 			_ = c.process.Kill()
 		}
 	}

@@ -58,6 +58,7 @@ type order struct {
 	applied bool      // the callback's effect has taken place
 	effects int       // how often: a shipment for each
 	unknown time.Time // since then nobody knows about the charge; zero when somebody does
+	called  bool      // it may be that the service was asked about it
 	active  int       // requests that pursue it
 	changed chan struct{}
 }
@@ -91,7 +92,7 @@ type shop struct {
 
 // payer makes one charge of an order, or finds out what became of it.
 type payer interface {
-	pay(ctx context.Context, id string) result
+	pay(ctx context.Context, c call) result
 }
 
 func openShop(name string, s *shop) (*shop, error) {
@@ -105,6 +106,7 @@ func openShop(name string, s *shop) (*shop, error) {
 			return err
 		}
 		s.take(e)
+		s.orders[e.Order].called = true // in an earlier life
 		return nil
 	})
 	return s, err
@@ -220,7 +222,7 @@ func (s *shop) pursue(ctx context.Context, id string) (down bool, err error) {
 	defer s.activity(id, -1)
 	down = true
 	for {
-		r := s.payer.pay(ctx, id)
+		r := s.payer.pay(ctx, s.nextCall(id))
 		down = down && r.kind == serviceDown
 		switch r.kind {
 		case accepted, declined, gaveUp:
@@ -253,6 +255,17 @@ func (s *shop) settle(id string, r result) error {
 	}
 	s.stories.tell(id, "The shop was answered: "+r.outcome()+".")
 	return nil
+}
+
+// nextCall notes that the shop calls for an order.
+func (s *shop) nextCall(id string) call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := call{id: id}
+	if o := s.orders[id]; o != nil {
+		c.again, o.called = o.called, true
+	}
+	return c
 }
 
 func (s *shop) activity(id string, n int) {

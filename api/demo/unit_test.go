@@ -317,7 +317,7 @@ func newGateway(t *testing.T, f Faults, clock kv.Clock) *gateway {
 	t.Helper()
 	l, _ := books(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	c := &crasher{kill: func() {}, tell: func(string) {}, killed: func(string) {}}
+	c := &crasher{kill: func() {}, tell: func(string) {}, killed: func(string, string) {}}
 	g := &gateway{ledger: l, toggles: newToggles(f, c), crash: c, plan: newPlan(1, false), clock: clock,
 		stories: newStories(), ctx: ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{},
 		callbackURL: func(context.Context) (string, error) { return "", errors.New("nobody listens") }}
@@ -379,12 +379,12 @@ func TestGatewayChargesNothingTooLate(t *testing.T) {
 func TestCrashIsOncePerArming(t *testing.T) {
 	var killed []string
 	c := &crasher{kill: func() {}, tell: func(string) {},
-		killed: func(p string) { killed = append(killed, p) }}
+		killed: func(p, _ string) { killed = append(killed, p) }}
 	for range 2 * len(crashPoints) {
 		point := c.flip("", "")
 		for range 3 {
 			for _, p := range crashPoints {
-				c.pass(p)
+				c.pass(p, "A")
 			}
 		}
 		if c.point() != "" || killed[len(killed)-1] != point {
@@ -395,7 +395,7 @@ func TestCrashIsOncePerArming(t *testing.T) {
 		t.Errorf("killed at %v, want %v", killed, want)
 	}
 	c.flip("on", beforeIntent)
-	if c.flip("", "") != "" || c.pass(beforeIntent) {
+	if c.flip("", "") != "" || c.pass(beforeIntent, "A") {
 		t.Error("disarmed, and killed all the same")
 	}
 }
@@ -504,10 +504,20 @@ func TestChild(t *testing.T) {
 		}
 	}
 	status := http.StatusConflict
-	h := c.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-	ask := func(method, path string) *httptest.ResponseRecorder {
+	h := c.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Replay") != "" {
+			w.Header().Set("Idempotency-Replayed", "true")
+		}
+		w.WriteHeader(status)
+	}))
+	ask := func(method, path string, headers ...string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+		r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
+		r.Header.Set("Idempotency-Key", "ord_A")
+		for _, name := range headers {
+			r.Header.Set(name, "yes")
+		}
+		h.ServeHTTP(w, r)
 		return w
 	}
 	if _, err := io.WriteString(parent, "7 "+afterOutcome+"\n"); err != nil {
@@ -522,14 +532,20 @@ func TestChild(t *testing.T) {
 		}
 	}
 	status = http.StatusCreated
+	if w := ask(http.MethodPost, chargesPath, "Replay"); w.Code != status { // nothing was written down
+		t.Errorf("a replay was answered with %d", w.Code)
+	}
 	go ask(http.MethodPost, chargesPath) // it stops for ever
-	expect("at " + afterOutcome)
+	expect("at " + afterOutcome + " ord_A")
 	if _, err := io.WriteString(parent, "8 "+beforeIntent+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	expect("ok 8")
+	if w := ask(http.MethodPost, chargesPath, againHeader); w.Code != status { // its intent is there already
+		t.Errorf("the second call for an order was answered with %d", w.Code)
+	}
 	go ask(http.MethodPost, chargesPath)
-	expect("at " + beforeIntent)
+	expect("at " + beforeIntent + " ord_A")
 	if _, err := io.WriteString(parent, "9 \n"); err != nil {
 		t.Fatal(err)
 	}
@@ -546,4 +562,29 @@ func TestChild(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the child outlives its parent")
 	}
+}
+
+// A late charge is no point to crash at: by then it may have been looked up.
+func TestNoCrashAfterALateCharge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for how, want := range map[slowness]int{prompt: 1, tardy: 1, belated: 0} {
+			g := newGateway(t, Faults{Drop: true}, kv.ClockFunc(time.Now))
+			g.crash.flip("on", afterCharge)
+			amount, err := price()
+			if err != nil {
+				t.Fatal(err)
+			}
+			j := job{chargeRequest: chargeRequest{Reference: "A", Amount: amount}, arrived: time.Now(), how: how}
+			func() {
+				defer func() { _ = recover() }() // how a handler cuts off its caller
+				g.perform(httptest.NewRecorder(), j)
+			}()
+			if n := g.crash.counts()[afterCharge]; n != want {
+				t.Errorf("kind %d: %d kills, want %d", how, n, want)
+			}
+			if all, _ := g.ledger.accounts(); len(all["A"].charges) != 1 {
+				t.Errorf("kind %d: charged %d times", how, len(all["A"].charges))
+			}
+		}
+	})
 }

@@ -42,16 +42,18 @@ func newWorld(ctx context.Context, c Config, faults Faults) (_ *world, err error
 			err = errors.Join(err, w.close())
 		}
 	}()
-	w.crash = &crasher{kill: func() {}, tell: func(string) {}, killed: w.tellKilled}
+	w.crash = &crasher{bare: c.Unprotected, kill: func() {}, tell: func(string) {}, killed: w.tellKilled}
 	w.toggles = newToggles(faults, w.crash)
+	if faults.Crash && c.Orders == 0 { // a run with orders arms it by itself, again and again
+		w.crash.flip("on", "")
+	}
 	if err := w.openBooks(); err != nil {
 		return nil, err
 	}
 	client := newClient()
 	w.servers = append(w.servers, client.CloseIdleConnections)
 	w.gateway = &gateway{ledger: w.ledger, toggles: w.toggles, crash: w.crash,
-		plan: newPlan(c.Seed, c.Orders > 0), clock: c.Clock, stories: w.stories, client: client,
-		cuts: c.Unprotected, ctx: w.ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{}}
+		plan: newPlan(c.Seed, c.Orders > 0), clock: c.Clock, stories: w.stories, client: client, ctx: w.ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{}}
 	gatewayAddr, err := w.serve(w.gateway.handler())
 	if err != nil {
 		return nil, err
@@ -140,9 +142,9 @@ func (w *world) startService(client *http.Client, gatewayAddr, shopAddr string) 
 	}
 	s := newService(command, w.config.Environ, filepath.Join(w.config.Data, logFile))
 	s.armed = w.crash.childPoint
-	s.at = func(point string) {
+	s.at = func(point, order string) {
 		if w.crash.take(point) {
-			w.tellKilled(point)
+			w.tellKilled(point, order)
 		}
 	}
 	w.service = s
@@ -203,10 +205,18 @@ routes:
 		callbacksPath, shopAddr), nil
 }
 
-// tellKilled tells the story of a kill to every order that was under way.
-func (w *world) tellKilled(point string) {
+// tellKilled tells the story of a kill to the order that was at the point, and to
+// every other one that was under way.
+func (w *world) tellKilled(point, order string) {
+	if w.config.Unprotected {
+		w.stories.tell(order, "The shop's call was cut off "+bareMeanings[point]+".")
+		return
+	}
+	w.stories.tell(order, "The service was killed "+pointMeanings[point]+". It was started again.")
 	for _, id := range w.shop.inFlight() {
-		w.stories.tell(id, "The service was killed "+pointMeanings[point]+". It was started again.")
+		if id != order {
+			w.stories.tell(id, "The service was killed at work on another order. It was started again.")
+		}
 	}
 }
 
