@@ -672,7 +672,7 @@ func TestPrincipalsThatResemble(t *testing.T) {
 // routeClaim makes a claim as the proxy does for a person of acme.
 func (r *rig) routeClaim(key, token string) claim.ID {
 	r.t.Helper()
-	id := claim.ID{Scope: "route/acme/charges", Key: key}
+	id := claim.ID{Scope: claim.RouteScopeOf("acme", "charges"), Key: key}
 	d, err := r.deps.Book.Begin(r.t.Context(), claim.Request{ID: id, Token: token,
 		Fingerprint: sha([]byte("100 EUR")), Owner: claim.LocalOwner(), Intent: []byte(`{"path":"/charges"}`)})
 	if err != nil || d.Kind != claim.Acquired {

@@ -150,8 +150,7 @@ const (
 	kindOther     = "other"     // of another part of onced
 )
 
-// scopeKinds are what the scopes of each kind begin with, in the order of a
-// listing.
+// scopeKinds are what the scopes of each kind begin with.
 var scopeKinds = []struct{ prefix, kind string }{{"op/", kindOperation}, {"route/", kindRoute}}
 
 var unescapeSegment = strings.NewReplacer("%2F", "/", "%25", "%")
@@ -177,14 +176,17 @@ func partsOf(scope string) scopeParts {
 	return scopeParts{kind: kindOther}
 }
 
-// prefixesOf are what the scopes of a principal begin with, of one for each kind.
+// RouteOf returns the name of the route that a claim was made for; ok is false
+// when it was not the proxy that made it.
+func RouteOf(id claim.ID) (name string, ok bool) {
+	at := partsOf(id.Scope)
+	return at.operation, at.kind == kindRoute
+}
+
+// prefixesOf are what the scopes of a principal begin with, in the order of a
+// listing: its operations, and its requests to routes.
 func prefixesOf(principal string) []string {
-	var out []string
-	segment := strings.TrimPrefix(claim.ScopePrefix(principal), scopeKinds[0].prefix)
-	for _, k := range scopeKinds {
-		out = append(out, k.prefix+segment)
-	}
-	return out
+	return []string{claim.ScopePrefix(principal), claim.RouteScopeOf(principal, "")}
 }
 
 // seesClaim reports whether a claim exists for the caller.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"onced/api/config"
 	"onced/api/metrics"
@@ -42,6 +43,9 @@ type Options struct {
 	Notice io.Writer
 	// Listen opens an address; nil means TCP. It is for tests.
 	Listen func(ctx context.Context, addr string) (net.Listener, error)
+	// After makes the timer of http.drain_delay; nil means time.After. It is for
+	// tests.
+	After func(time.Duration) <-chan time.Time
 	// Wrap is put around the handler of every address; nil adds nothing. It is
 	// for tests that hold a request.
 	Wrap func(http.Handler) http.Handler
@@ -62,6 +66,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Notice == nil {
 		o.Notice = io.Discard
+	}
+	if o.After == nil {
+		o.After = time.After
 	}
 	if o.Listen == nil {
 		o.Listen = func(ctx context.Context, addr string) (net.Listener, error) {
@@ -165,12 +172,16 @@ func (a *App) addMembers() {
 		a.group.add("server "+s.name, s.run)
 	}
 	// The last to start is the first to stop: before any server stops, readiness
-	// is off and the time to drain, which all share, has begun.
+	// is off, whoever asks for it has had time to notice, and the time to drain,
+	// which all share, has begun.
 	a.group.add("readiness", func(ctx context.Context) error {
 		<-ctx.Done()
 		a.health.draining.Store(true)
-		drain := a.o.Loaded.Config.HTTP.DrainTimeout
-		a.o.Logger.Info("stopping", "drain_timeout", drain.String())
+		delay, drain := a.o.Loaded.Config.HTTP.DrainDelay, a.o.Loaded.Config.HTTP.DrainTimeout
+		a.o.Logger.Info("stopping", "drain_delay", delay.String(), "drain_timeout", drain.String())
+		if delay > 0 {
+			<-a.o.After(delay)
+		}
 		a.drain, a.stopDrain = context.WithTimeout(context.WithoutCancel(ctx), drain)
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -18,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"onced/api/auth"
 	"onced/api/config"
+	"onced/api/proxy"
 	"onced/kv"
 	"onced/kv/claim"
 )
@@ -625,5 +628,95 @@ func TestUpkeepRemovesWhatHasExpired(t *testing.T) {
 	ahead.Store(int64(2 * time.Hour))
 	if a.upkeepOnce(t.Context()); rows() != 0 {
 		t.Errorf("%d claims after it", rows())
+	}
+}
+
+// Before the addresses close, whoever asks is told for a while that it is over.
+func TestDrainDelay(t *testing.T) {
+	asked, over := make(chan time.Duration, 1), make(chan time.Time)
+	o := options(t, "http: {drain_delay: 7s}\n")
+	o.After = func(d time.Duration) <-chan time.Time { asked <- d; return over }
+	r := start(t, o)
+	if status, text := r.get("/readyz"); status != http.StatusOK {
+		t.Fatalf("before: %d %s", status, text)
+	}
+	r.stop()
+	if d := <-asked; d != 7*time.Second {
+		t.Errorf("the delay is %v", d)
+	}
+	http.DefaultClient.CloseIdleConnections() // those that follow are new
+	if status, text := r.get("/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(text, "stopping") {
+		t.Errorf("readyz: %d %s", status, text)
+	}
+	if status, text := r.get("/livez"); status != http.StatusOK {
+		t.Errorf("other requests: %d %s", status, text)
+	}
+	close(over)
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A route that went away with its name leaves claims that guard nothing: a start
+// and a reload say so.
+func TestClaimsOfARouteThatIsGone(t *testing.T) {
+	const old, other = "routes: [{path: /charges, upstream: 'http://127.0.0.1:1'}]\n",
+		"routes: [{path: /v2/charges, upstream: 'http://127.0.0.1:1'}]\n"
+	text := old
+	o := options(t, text)
+	o.Load = loader(o.Loaded.Config.Data, &text)
+	r := start(t, o)
+	r.get("/livez")
+	for _, key := range []string{"a", "b"} {
+		if _, err := r.app.parts.book.Begin(t.Context(), claim.Request{ID: proxy.ClaimID("shop", "charges", key),
+			Token: "0123456789abcdef", Owner: claim.LocalOwner()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustReload := func() {
+		if _, err := r.app.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustReload()
+	if strings.Contains(r.log.String(), "add name") {
+		t.Errorf("the route is there: %s", r.log)
+	}
+	text = other
+	mustReload()
+	if got := r.log.String(); !strings.Contains(got, "add name: charges") || !strings.Contains(got, "claims=2") ||
+		!strings.Contains(got, "level=ERROR") || strings.Count(got, "add name") != 1 {
+		t.Errorf("a reload says %s", got)
+	}
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if o.Loaded, err = o.Load(); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, o)
+	for !strings.Contains(r.log.String(), "add name: charges") {
+		if t.Context().Err() != nil {
+			t.Fatalf("a start says %s", r.log)
+		}
+		runtime.Gosched()
+	}
+	text = "routes: [{path: /v2/charges, name: charges, upstream: 'http://127.0.0.1:1'}]\n"
+	mustReload()
+	if strings.Count(r.log.String(), "add name") != 1 {
+		t.Errorf("it was mended: %s", r.log)
+	}
+}
+
+func TestOfflineMakesNoStore(t *testing.T) {
+	o := options(t, "")
+	err := Offline(t.Context(), o, func(*auth.Service) error { t.Error("it works on nothing"); return nil })
+	if !errors.Is(err, ErrNoStore) {
+		t.Errorf("%v", err)
+	}
+	if entries, _ := os.ReadDir(o.Loaded.Config.Data); len(entries) != 0 {
+		t.Errorf("it made %v", entries)
 	}
 }

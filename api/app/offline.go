@@ -2,6 +2,10 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"onced/api/auth"
@@ -21,11 +25,19 @@ func openStore(ctx context.Context, o Options, observer func(kvgroup.Commit)) (*
 		&boltkv.Options{Clock: o.Clock, MinFree: minFree, Logger: o.Logger, Observer: observer})
 }
 
+// ErrNoStore means that there is no store in the folder of the data.
+var ErrNoStore = errors.New("app: there is no store")
+
 // Offline works on the tokens of a store that no process holds, for whoever has
-// the folder of the data and no token. [kv.ErrLocked] means that one does. fn's
+// the folder of the data and no token. It makes none: [ErrNoStore] means that
+// there is nothing in the folder, and [kv.ErrLocked] that a process holds it. fn's
 // error is returned.
 func Offline(ctx context.Context, o Options, fn func(*auth.Service) error) (err error) {
 	o = o.withDefaults()
+	file := filepath.Join(o.Loaded.Config.Data, storeFile)
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w at %s", ErrNoStore, file)
+	}
 	store, err := openStore(ctx, o, nil)
 	if err != nil {
 		return err

@@ -47,6 +47,7 @@ func (a *App) Reload() (_ Reloaded, err error) {
 	a.parts.proxy.set(proxy)
 	a.o.Level.Set(LevelOf(merged.Log.Level))
 	a.config.Store(merged)
+	a.warnOrphans(a.work, merged)
 	return Reloaded{Restart: restart, Warnings: next.Warnings}, nil
 }
 

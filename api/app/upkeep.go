@@ -18,6 +18,7 @@ const sweepAtOnce = 10_000
 func (a *App) upkeep(ctx context.Context) error {
 	tick := time.NewTicker(a.o.Loaded.Config.Claims.Sweep)
 	defer tick.Stop()
+	a.warnOrphans(ctx, a.config.Load())
 	for {
 		a.upkeepOnce(ctx)
 		select {

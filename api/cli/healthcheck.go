@@ -17,11 +17,11 @@ const healthTimeout = 5 * time.Second
 func healthcheck(ctx context.Context, c *call) error {
 	base, path := c.flags.Lookup("url").Value.String(), "/readyz"
 	if base == "" {
-		loaded, err := c.loadConfig()
+		conf, err := c.loadPlace(urlRemedy)
 		if err != nil {
 			return err
 		}
-		base = baseURL(loaded.Config.Listen)
+		base = baseURL(conf.Listen)
 	}
 	if c.flags.Lookup("live").Value.String() == "true" {
 		path = "/livez"

@@ -15,6 +15,9 @@ const (
 	envTokenFile = envToken + "_FILE"
 )
 
+// urlRemedy is how to do without the configuration.
+const urlRemedy = "--url=http://127.0.0.1:8080, or correct the configuration"
+
 // addRemote adds the flags of the commands that talk to a running onced.
 func (f *flags) addRemote() {
 	f.addOutput()
@@ -53,11 +56,11 @@ func (c *call) remoteURL() (string, error) {
 	if url := c.env.lookup(envURL); url != "" {
 		return url, nil
 	}
-	loaded, err := c.loadConfig()
+	conf, err := c.loadPlace(urlRemedy)
 	if err != nil {
 		return "", err
 	}
-	return baseURL(loaded.Config.Listen), nil
+	return baseURL(conf.Listen), nil
 }
 
 // remote is a client of a running onced.

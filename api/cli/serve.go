@@ -20,6 +20,19 @@ func (c *call) loadConfig() (*config.Loaded, error) {
 	return loaded, nil
 }
 
+// loadPlace reads the configuration for where the service and its data are. It
+// needs none of the service's secrets.
+func (c *call) loadPlace(remedy string) (*config.Config, error) {
+	src := c.flags.source(c.env)
+	src.NoSecrets = true
+	loaded, err := config.Load(src)
+	if err != nil {
+		return nil, &failure{what: "the configuration does not tell where onced is", why: err.Error(),
+			try: remedy, code: ExitUsage, err: err}
+	}
+	return loaded.Config, nil
+}
+
 // newLogger makes the log of log.level and log.format.
 func newLogger(env Env, c *config.Config) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)

@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"onced/api/app"
 	"onced/api/auth"
 	"onced/api/client"
+	"onced/api/config"
 	"onced/kv"
 )
 
@@ -88,13 +92,18 @@ func (c *call) withTokens(ctx context.Context, fn func(tokens) error) error {
 	if data := c.text("data"); data != "" {
 		c.flags.config["data"] = data
 	}
-	loaded, err := c.loadConfig()
+	conf, err := c.loadPlace("--url=http://127.0.0.1:8080 and a token, or correct the configuration")
 	if err != nil {
 		return err
 	}
 	clock := kv.SystemClock()
-	err = app.Offline(ctx, app.Options{Loaded: loaded, Clock: clock, Logger: slog.New(slog.DiscardHandler)},
+	err = app.Offline(ctx, app.Options{Loaded: &config.Loaded{Config: conf}, Clock: clock, Logger: slog.New(slog.DiscardHandler)},
 		func(s *auth.Service) error { return fn(&localTokens{s: s, now: clock.Now}) })
+	if errors.Is(err, app.ErrNoStore) {
+		return &failure{what: "there is no store in " + conf.Data, why: err.Error(),
+			try: "--data with the folder of the service, or --url with that of a running one; " +
+				"the first start of onced serve makes the store and prints a token", code: ExitUsage, err: err}
+	}
 	if errors.Is(err, kv.ErrLocked) {
 		return &failure{what: "onced is running and holds the store", why: err.Error(),
 			try: "ONCED_TOKEN=… with an admin's token, or stop onced first", code: ExitStore, err: err}
@@ -206,6 +215,14 @@ func findToken(ctx context.Context, t tokens, name string) (found client.Token, 
 func tokenCreate(ctx context.Context, c *call) error {
 	spec := client.TokenSpec{Role: c.text("role"), Principal: c.text("principal"),
 		ExpiresInS: c.seconds("expires_in")}
+	if !slices.Contains(roles(), spec.Role) {
+		try := string(auth.Client)
+		if near := config.Nearest(spec.Role, roles()); near != "" {
+			try = near
+		}
+		return usage("the flag --role cannot be "+strconv.Quote(spec.Role), "allowed: "+strings.Join(roles(), ", "),
+			c.path+" NAME --role="+try)
+	}
 	switch {
 	case len(c.args) > 0:
 		spec.Name = c.args[0]
@@ -221,6 +238,15 @@ func tokenCreate(ctx context.Context, c *call) error {
 		}
 		return c.printSecret(made)
 	})
+}
+
+// roles are the names of the roles.
+func roles() []string {
+	var out []string
+	for _, r := range auth.Roles() {
+		out = append(out, string(r))
+	}
+	return out
 }
 
 // printSecret prints the secret alone to stdout, so that it can be piped.

@@ -27,7 +27,7 @@ func tokensVia(t *testing.T, via func(words ...string) result) {
 		!strings.Contains(again.errors, "name") {
 		t.Errorf("the same name: %+v", again)
 	}
-	if bad := via("token", "create", "x", "--role=king"); bad.code != ExitFailure ||
+	if bad := via("token", "create", "x", "--role=king"); bad.code != ExitUsage ||
 		!strings.Contains(bad.errors, "role") {
 		t.Errorf("a role that is none: %+v", bad)
 	}
@@ -205,5 +205,54 @@ func TestClaimCommands(t *testing.T) {
 	}
 	if none := s.cli("claim", "show", "nonsense"); none.code != ExitFailure || none.out != "" {
 		t.Errorf("a claim that is none: %+v", none)
+	}
+}
+
+// The folder that was meant is another one: nothing is made in it.
+func TestTokensOfNoStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "onced-data")
+	for _, words := range [][]string{{"token", "list"}, {"token", "create", "x"}, {"token", "revoke", "x"}} {
+		got := run(t, append(words, "--data="+dir)...)
+		if got.code != ExitUsage || !strings.Contains(got.errors, "there is no store in "+dir) ||
+			!strings.Contains(got.errors, "try: --data") {
+			t.Errorf("%v: %+v", words, got)
+		}
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the folder was made")
+	}
+}
+
+// The mistake in the command comes before the state of the store.
+func TestRoleIsCheckedFirst(t *testing.T) {
+	s := startService(t, "")
+	got := run(t, "token", "create", "x", "--role=amdin", "--data", s.data)
+	if got.code != ExitUsage || !strings.Contains(got.errors, "--role=admin") ||
+		strings.Contains(got.errors, "holds the store") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Who looks from outside has neither the service's secrets nor its file.
+func TestClientCommandsNeedNoSecretsOfTheService(t *testing.T) {
+	s := startService(t, "")
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.url, "http://"), ":")
+	file := filepath.Join(t.TempDir(), "onced.yaml")
+	os.WriteFile(file, []byte("listen: 127.0.0.1:"+port+"\nroutes: [{path: /a, upstream: 'http://h', headers: ["+
+		"{name: A, value_env: NOT_SET}, {name: B, value_file: /not/there}]}]\n"), 0o600)
+	for _, words := range [][]string{{"claim", "list"}, {"token", "list"}, {"healthcheck"}} {
+		if got := run(t, append(append([]string{"ONCED_TOKEN=" + s.token}, words...), "--config", file)...); got.code != 0 {
+			t.Errorf("%v: %+v", words, got)
+		}
+	}
+	if got := run(t, "config", "check", "--config", file); got.code != ExitUsage {
+		t.Errorf("the service would start: %+v", got)
+	}
+	os.WriteFile(file, []byte("listn: x\n"), 0o600)
+	for _, words := range [][]string{{"claim", "list"}, {"token", "list"}, {"healthcheck"}} {
+		got := run(t, append(append([]string{"ONCED_TOKEN=" + s.token}, words...), "--config", file)...)
+		if got.code != ExitUsage || !strings.Contains(got.errors, "try: --url=") {
+			t.Errorf("%v: %+v", words, got)
+		}
 	}
 }
