@@ -23,7 +23,7 @@ import (
 
 // skeletonEnv makes this test binary a skeleton: it holds the address of the
 // service behind and, after a blank, the folder for the file.
-const skeletonEnv = "ONCED_E2E_SKELETON"
+const skeletonEnv = "E2E_SKELETON"
 
 // serveSkeleton does for each request what a claim costs at the very least: a
 // commit, a call of the service behind, and a commit, with rows of 300 bytes. It

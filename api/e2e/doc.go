@@ -3,12 +3,12 @@
 //
 // # What is guaranteed
 //
-// The tests build the program once, start "onced serve" as a child on a free port
-// of 127.0.0.1, with a fake service behind it that keeps a ledger, and speak to
-// it over the network as a stranger would, down to the bytes. After each test
-// three things hold that no single test has to ask for: the log is one JSON object
-// a line and holds no token, key or secret; no error body holds a path, an
-// address or a secret; the program still serves.
+// The tests start "onced serve" as a child on a free port of 127.0.0.1, with a
+// fake service behind it that keeps a ledger, and speak to it over the network as
+// a stranger would, down to the bytes. After each test three things hold that no
+// single test has to ask for: the log is one JSON object a line and holds no
+// token, key or secret; no error body holds a path, an address or a secret; the
+// program still serves.
 //
 // The benchmarks compare the same child with a bare skeleton that does the same
 // work without any of its guarantees, in the same run; see BENCH.md.

@@ -54,18 +54,20 @@ func TestTokenGuessing(t *testing.T) {
 		t.Errorf("refusals can be told apart: %v", bodies)
 	}
 	for _, path := range []string{"/charges", "/v1/claims"} {
-		for _, token := range []string{"Bearer " + wrong, "Bearer " + s.newToken("new"+path[1:3], "client")} {
-			if status, body, after := ask("127.0.0.2", path, token); status != 429 || after == "" ||
-				after == "0" {
-				t.Errorf("%s: %d %s, Retry-After %q", path, status, body, after)
-			}
+		if status, body, after := ask("127.0.0.2", path, "Bearer "+wrong); status != 429 || after == "" ||
+			after == "0" {
+			t.Errorf("%s: %d %s, Retry-After %q", path, status, body, after)
 		}
 		if status, _, _ := ask("127.0.0.3", path, "Bearer "+wrong); status != 401 {
 			t.Errorf("%s: somebody else is answered %d", path, status)
 		}
 	}
+	// Who guesses locks nobody out who shares the address.
 	if status, body, _ := ask("127.0.0.2", "/charges", "Bearer "+s.client); status != 201 || body != known {
 		t.Errorf("a client behind the same address: %d %s", status, body)
+	}
+	if status, body, _ := ask("127.0.0.2", "/charges", "Bearer "+s.newToken("new", "viewer")); status != 403 {
+		t.Errorf("a new token behind the same address: %d %s", status, body)
 	}
 	if n := len(g.got()); n != 1 {
 		t.Errorf("%d charges", n)
@@ -135,17 +137,18 @@ func TestPathConfusion(t *testing.T) {
 		"/%6detrics",
 		"//metrics", "/openapi%2eyaml", "/problems/", "/x/..", "/..", "/%2e", "/a%00b",
 		"/a%0d%0aX-Evil:%20b", "*",
-		"http://x//v1/claims", "http://x/V1/claims", "http://x", "x", "http:/v1/claims", "http:v1", "/v\x01",
+		"http://x//v1/claims", "http://x/V1/claims", "http://x", "x", "http:v1",
+		"/http://evil.example/", "/v\x01",
 	} {
 		got := ask(target)
-		if got.StatusCode < 400 && got.StatusCode != 204 || got.Header.Get("X-Evil") != "" {
+		if got.StatusCode != 400 || got.Header.Get("X-Evil") != "" {
 			t.Errorf("%q: %d %.100s", target, got.StatusCode, got.body)
 		}
 		g.nothing(t, target)
 	}
 	for target, status := range map[string]int{
 		"/v1/claims": 401, "/v1/nothing": 404, "/v1": 404, "/livez": 200, "http://evil.example/livez": 200,
-		"http://" + g.addr + "/v1/claims": 401, "https://x:1/metrics": 401,
+		"http://" + g.addr + "/v1/claims": 401, "https://x:1/metrics": 401, "http:/v1/claims": 401,
 	} {
 		if got := ask(target); got.StatusCode != status {
 			t.Errorf("%q: %d %.100s, want %d", target, got.StatusCode, got.body, status)
@@ -156,14 +159,10 @@ func TestPathConfusion(t *testing.T) {
 	for target, sent := range map[string]string{
 		"/v2/x": "/v2/x", "/xv1": "/xv1", "/a%2fb": "/a%2fb", "/a%20b?c=%0a": "/a%20b?c=%0a",
 		"http://evil.example/a?b": "/a?b", "http://user:pw@evil.example:1/a": "/a",
-		"/http://evil.example/": "",
-		"/a?//v1/claims":        "/a?//v1/claims", "/a;b": "/a;b", "/@evil.example": "/@evil.example",
+		"/a?//v1/claims": "/a?//v1/claims", "/a;b": "/a;b", "/@evil.example": "/@evil.example",
 	} {
 		got := ask(target)
 		sends := g.got()
-		if sent == "" && len(sends) == 0 && got.StatusCode == 400 {
-			continue
-		}
 		if len(sends) != 1 || sends[0].target != sent || sends[0].host != g.addr {
 			t.Errorf("%q: %d %.100s, sent on %+v", target, got.StatusCode, got.body, sends)
 		}
