@@ -16,7 +16,7 @@ import (
 
 // Run runs a demo until ctx ends or, with orders, until all of them came to an
 // end or Config.Limit has passed. The error is ErrProof when the proof failed,
-// a [*PortError] when the port is taken, ErrFolder when the folder is.
+// ErrStopped when ctx ended before the orders, a [*PortError] when the port is taken, ErrFolder when the folder is.
 func Run(ctx context.Context, c Config) (err error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -53,11 +53,11 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.end()) }()
+	stop := d.serve(listeners) // before the service is there: who asks is answered 503
+	defer stop()
 	if err := d.awaitService(); err != nil {
 		return err
 	}
-	stop := d.serve(listeners)
-	defer stop()
 	url := fmt.Sprintf("http://localhost:%d", portOf(listeners[0]))
 	if c.Ready != nil {
 		c.Ready(url)
@@ -170,7 +170,11 @@ func (d *demo) reset() error {
 	return d.start()
 }
 
-// serve answers at the port; stop ends that.
+// lastWords is how long whoever asked may wait for an answer at the end.
+const lastWords = 2 * time.Second
+
+// serve answers at the port; stop ends that. A request that is under way while the
+// service turns out not to start is answered first, with 503.
 func (d *demo) serve(listeners []net.Listener) (stop func()) {
 	srv := &http.Server{Handler: d.handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
 		ReadTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10, ErrorLog: silent(),
@@ -180,6 +184,12 @@ func (d *demo) serve(listeners []net.Listener) (stop func()) {
 		work.Go(func() { _ = srv.Serve(l) })
 	}
 	return func() {
+		w := d.now()
+		if w != nil && w.service != nil && w.service.hasFailed() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), lastWords)
+			_ = srv.Shutdown(ctx)
+			cancel()
+		}
 		_ = srv.Close()
 		work.Wait()
 	}

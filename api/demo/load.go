@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// ErrStopped means that a run with orders was stopped before its end.
+var ErrStopped = errors.New("demo: the run was stopped before its end")
+
 // loadKills is about how often a run under load kills the service.
 const loadKills = 12
 
@@ -43,9 +46,6 @@ func (d *demo) load(ctx context.Context, url string) error {
 	if err := <-watching; err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("demo: stopped before the end: %w", err)
-	}
 	world := d.now()
 	if world == nil {
 		return errors.New("demo: the books were emptied during the run")
@@ -54,8 +54,15 @@ func (d *demo) load(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
+	stopped := ctx.Err() != nil
+	if stopped && !d.config.JSON {
+		_, _ = fmt.Fprintf(d.config.Stdout, "stopped; the books so far:\n\n")
+	}
 	if err := report(d.config, p, d.config.Clock.Now().Sub(began)); err != nil {
 		return err
+	}
+	if stopped {
+		return ErrStopped
 	}
 	return p.verdict(d.config.Orders)
 }

@@ -31,6 +31,7 @@ type result struct {
 	kind   resultKind
 	charge string
 	after  time.Duration // when to ask again
+	last   bool          // there is no use in asking again
 	says   string        // in plain words, when there is something to say
 }
 
@@ -85,7 +86,7 @@ const (
 func (g guarded) pay(ctx context.Context, c call) result {
 	addr, err := g.service.address(ctx)
 	if err != nil {
-		return result{kind: serviceDown, after: askAgain}
+		return result{kind: serviceDown, after: askAgain, last: errors.Is(err, errGone)}
 	}
 	body, err := chargeBody(c.id)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -91,13 +92,21 @@ func (d *demo) checkout(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(world.ctx, cancel)()
-	v, down, err := world.shop.checkout(ctx, id)
+	wait, asked := waitOf(r)
+	if asked {
+		w.Header().Set("Preference-Applied", fmt.Sprintf("wait=%d", int(wait.Seconds())))
+	}
+	v, down, err := world.shop.checkout(ctx, id, wait)
 	switch {
 	case errors.Is(err, errFull):
 		refuse(w, http.StatusInsufficientStorage, err.Error())
 		return
-	case err != nil, world.ctx.Err() != nil:
+	case world.ctx.Err() != nil:
+		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusServiceUnavailable, errReset.Error())
+		return
+	case err != nil: // the disk may be full
+		refuse(w, http.StatusInternalServerError, "the shop could not write the order down: "+err.Error())
 		return
 	case fromPage(r):
 		http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -108,10 +117,23 @@ func (d *demo) checkout(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusAccepted
 		w.Header().Set("Retry-After", "1")
 	}
-	if down {
+	if down { // the order is kept, and pursued when the service is there again
 		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, status, v)
+}
+
+// waitOf is how long a checkout may wait, from 0 s on: what the header Prefer asks
+// for (RFC 7240), or else and at most [outcomeWait].
+func waitOf(r *http.Request) (wait time.Duration, asked bool) {
+	for preference := range strings.SplitSeq(r.Header.Get("Prefer"), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
+		if n, err := strconv.Atoi(strings.TrimSpace(value)); strings.EqualFold(name, "wait") && err == nil && n >= 0 {
+			return min(time.Duration(min(n, 3600))*time.Second, outcomeWait), true
+		}
+	}
+	return outcomeWait, false
 }
 
 // orderOf reads the id of an order from JSON or from a form.

@@ -28,6 +28,9 @@ const (
 // errDown means that the service did not come up in time.
 var errDown = errors.New("demo: the service is being started again")
 
+// errGone means that the service does not start, however often it is tried.
+var errGone = errors.New("demo: the service does not start")
+
 // service runs the child, and runs it again whenever it ends.
 type service struct {
 	command []string
@@ -40,6 +43,7 @@ type service struct {
 	addr   string        // "" while it is down
 	change chan struct{} // closed when addr, child or heard change
 	child  *child
+	failed bool // it does not start
 	starts int
 	told   int // the number of the last line to the child
 	heard  int // the last one that it has read
@@ -79,7 +83,8 @@ func (s *service) run(ctx context.Context) error {
 			continue
 		}
 		if bad++; bad == badStarts {
-			return fmt.Errorf("demo: the service does not start: %w\n%s", err, tail(s.log))
+			s.fail()
+			return fmt.Errorf("%w: %w\n%s", errGone, err, tail(s.log))
 		}
 		pause(ctx, time.Duration(bad)*100*time.Millisecond)
 	}
@@ -146,6 +151,20 @@ func (s *service) set(c *child, addr string) {
 	}
 	s.child, s.addr = c, addr
 	s.changed()
+}
+
+// fail says that no child will come.
+func (s *service) fail() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = true
+	s.changed()
+}
+
+func (s *service) hasFailed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // kill ends the child with SIGKILL and returns when it has ended.
@@ -217,10 +236,13 @@ func (s *service) address(ctx context.Context) (string, error) {
 	defer t.Stop()
 	for {
 		s.mu.Lock()
-		addr, change := s.addr, s.change
+		addr, failed, change := s.addr, s.failed, s.change
 		s.mu.Unlock()
 		if addr != "" {
 			return addr, nil
+		}
+		if failed {
+			return "", errGone
 		}
 		select {
 		case <-change:

@@ -167,9 +167,9 @@ func (s *shop) look(id string) (o order, changed <-chan struct{}, found bool) {
 	return *p, p.changed, true
 }
 
-// checkout places an order, or the same one again, and waits a while for its end.
-// down says that the service could not be reached all the time.
-func (s *shop) checkout(ctx context.Context, id string) (v view, down bool, err error) {
+// checkout places an order, or the same one again, and waits for its end, as long
+// as wait at most. down says that the service could not be reached all the time.
+func (s *shop) checkout(ctx context.Context, id string, wait time.Duration) (v view, down bool, err error) {
 	if _, _, found := s.look(id); !found {
 		s.mu.Lock()
 		full := len(s.sorted) >= maxOrders
@@ -184,7 +184,11 @@ func (s *shop) checkout(ctx context.Context, id string) (v view, down bool, err 
 	} else {
 		s.stories.tell(id, "The customer ordered again, the same order.")
 	}
-	waiting, cancel := context.WithTimeout(ctx, outcomeWait)
+	if wait <= 0 { // it is pursued all the same, soon
+		o, _, _ := s.look(id)
+		return view{Order: id, Status: o.state(), Charge: o.charge}, o.settled == "" && s.isDown(), nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, min(wait, outcomeWait))
 	defer cancel()
 	down, err = s.pursue(waiting, id)
 	if err != nil {
@@ -195,6 +199,16 @@ func (s *shop) checkout(ctx context.Context, id string) (v view, down bool, err 
 		o = s.awaitCallback(ctx, id)
 	}
 	return view{Order: id, Status: o.state(), Charge: o.charge}, down && o.settled == "", nil
+}
+
+// isDown reports whether who takes the shop's calls is not there now.
+func (s *shop) isDown() bool {
+	g, guarded := s.payer.(guarded)
+	if !guarded {
+		return false
+	}
+	_, pid := g.service.status()
+	return pid == 0
 }
 
 // awaitCallback waits for the callback's effect, a little.
@@ -233,6 +247,9 @@ func (s *shop) pursue(ctx context.Context, id string) (down bool, err error) {
 		}
 		if r.says != "" && ctx.Err() == nil {
 			s.stories.tell(id, r.says)
+		}
+		if r.last {
+			return down, nil
 		}
 		pause(ctx, r.after)
 		if ctx.Err() != nil {
