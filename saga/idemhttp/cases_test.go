@@ -476,8 +476,9 @@ func TestIK19_ReplayByteForByte(t *testing.T) {
 }
 
 func TestIK19_StatusesWithoutBody(t *testing.T) {
-	for _, status := range []int{204, 304} {
-		h := guard(t, newBook(t), Config{}, func(w http.ResponseWriter, _ *http.Request) {
+	for status, length := range map[int]string{204: "", 205: "0", 304: ""} {
+		done := func(*Response) saga.Outcome { return saga.OutcomeDone }
+		h := guard(t, newBook(t), Config{Classify: done}, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", `"1"`)
 			w.WriteHeader(status)
 			if _, err := w.Write([]byte("x")); err == nil {
@@ -486,11 +487,57 @@ func TestIK19_StatusesWithoutBody(t *testing.T) {
 		})
 		for i := range 2 {
 			resp := serve(h, post("k", "{}"))
-			if resp.Header.Get("ETag") != `"1"` || resp.Header.Get("Content-Length") != "" {
-				t.Errorf("%v", resp.Header)
+			if resp.Header.Get("ETag") != `"1"` || resp.Header.Get("Content-Length") != length {
+				t.Errorf("%d: %v", status, resp.Header)
 			}
 			want(t, resp, status, "", i > 0)
 		}
+	}
+}
+
+// A Perform that gives a body to a status without one sends none.
+func TestIK19_ResetContentHasNoBody(t *testing.T) {
+	h, err := New(newBook(t), Config{Operation: "pay", Principal: OnePrincipal},
+		func(context.Context, *Exchange) (*Response, error) {
+			return &Response{Status: 205, Body: []byte("x")}, nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		resp := serve(h, post("k", "{}"))
+		if resp.Header.Get("Content-Length") != "0" {
+			t.Errorf("%v", resp.Header)
+		}
+		if body := bodyOf(t, resp); body != "" || resp.StatusCode != 205 {
+			t.Errorf("%d: %d %q", i, resp.StatusCode, body)
+		}
+	}
+}
+
+// Whoever's request may have had its effect can tell by a header, whatever the
+// handler answered; and no answer of a handler can say it by itself.
+func TestIK10_UnknownIsMarked(t *testing.T) {
+	for _, status := range []int{200, 301, 302, 303, 307, 308, 402, 408, 429, 500, 502} {
+		h := guard(t, newBook(t), Config{}, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Idempotency-Outcome"] = []string{"theirs"}
+			w.WriteHeader(status)
+		})
+		unknown := ClassOf(status) == saga.OutcomeUnknown
+		for i := range 2 {
+			resp := serve(h, post("k", "{}"))
+			got := strings.Join(resp.Header["Idempotency-Outcome"], ",")
+			if got != map[bool]string{true: "unknown"}[unknown] {
+				t.Errorf("%d, answer %d: %q", status, i, got)
+			}
+			if want := map[bool]int{true: 409, false: status}[unknown && i == 1]; resp.StatusCode != want {
+				t.Errorf("%d, answer %d: %d", status, i, resp.StatusCode)
+			}
+		}
+	}
+	h := guard(t, newBook(t), Config{}, func(http.ResponseWriter, *http.Request) { panic("x") })
+	if resp := serve(h, post("k", "{}")); resp.Header.Get(OutcomeHeader) != "unknown" {
+		t.Errorf("%v", resp.Header)
 	}
 }
 
@@ -589,6 +636,20 @@ func TestIK20_TheProblemNamesHeaderLimitAndRemedy(t *testing.T) {
 	}
 }
 
+// Two keys that look the same are the same.
+func TestIK20_InvisibleCharacters(t *testing.T) {
+	for _, c := range []string{"\u200b", "\u200d", "\u200e", "\u202e", "\u2066", "\ufeff", "\u00ad", "\u2028"} {
+		if key, err := ParseKey("a" + c + "b"); err == nil || !strings.Contains(err.Error(), "invisible") {
+			t.Errorf("%q: %q %v", c, key, err)
+		}
+	}
+	for _, key := range []string{"é", "注文-1", "заказ"} {
+		if got, err := ParseKey(key); got != key || err != nil {
+			t.Errorf("%q: %q %v", key, got, err)
+		}
+	}
+}
+
 func TestIK25_RawBodiesCount(t *testing.T) {
 	var c counter
 	h := guard(t, newBook(t), Config{}, c.charge)
@@ -674,8 +735,8 @@ func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 		{claim.VerdictDone, claim.Result{Type: "application/json", Data: []byte(`{"a":1}`)}, 200, `{"a":1}`,
 			true},
 		{claim.VerdictDone, claim.Result{}, 204, "", true},
-		{claim.VerdictRefused, claim.Result{}, 409, string(CodeSettled), false},
-		{claim.VerdictRefused, claim.Result{Type: "text/plain", Data: []byte("no funds")}, 409, "no funds",
+		{claim.VerdictRefused, claim.Result{}, 422, string(CodeRefused), true},
+		{claim.VerdictRefused, claim.Result{Type: "text/plain", Data: []byte("no funds")}, 422, "no funds",
 			true},
 		{claim.VerdictRefused, full, 201, "from the gateway", true},
 		{claim.VerdictFree, claim.Result{}, 500, "run again", false},

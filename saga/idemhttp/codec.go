@@ -34,7 +34,10 @@ var errTruncated = errors.New("idemhttp: a stored response ends too early")
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// ResultOf returns r as it is stored, for whoever resolves a claim by hand.
+// ResultOf returns r as it is stored, for whoever resolves a claim by hand and
+// wants to say the status: replays get exactly that. Without it, a result in a form
+// of its own is replayed with 200 when the claim is done (204 without a body), and
+// with 422 when it is refused.
 func ResultOf(r *Response) (claim.Result, error) {
 	data, err := encode(r.kept(claim.MaxMaxResult, nil))
 	return claim.Result{Type: TypeResponse, Data: data}, err

@@ -191,10 +191,12 @@ func (c *Config) options() []saga.Option {
 	return opts
 }
 
-// ClassOf is what a status means when nothing else is said: 2xx and 3xx are done;
-// 400, 402 to 405, 410, 411, 413 to 415, 422, 431 and 451 are refused; 401, 407,
-// 409, 425 and 429 are not done, and may be asked for again; the rest, 408 and
-// 5xx with it, is unknown.
+// ClassOf is what a status means when nothing else is said: 2xx is done; 400, 402
+// to 405, 410, 411, 413 to 415, 422, 431 and 451 are refused; 401, 407, 409, 425
+// and 429 are not done, and may be asked for again; the rest is unknown: 408 and
+// 5xx, and 3xx too, for a redirect may say that it happened or that it has to be
+// sent elsewhere. A handler that answers 303 when it is done says so in
+// Config.Classify.
 func ClassOf(status int) saga.Outcome {
 	switch status {
 	case http.StatusBadRequest, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
@@ -207,7 +209,7 @@ func ClassOf(status int) saga.Outcome {
 		http.StatusTooEarly, http.StatusTooManyRequests:
 		return saga.OutcomeRetry
 	}
-	if status >= 200 && status < 400 {
+	if status >= 200 && status < 300 {
 		return saga.OutcomeDone
 	}
 	return saga.OutcomeUnknown

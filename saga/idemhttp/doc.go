@@ -27,6 +27,11 @@
 //	                                          outcome_unknown; what Check found is marked
 //	                                          as a replay too
 //
+// Every answer to a request that may have had its effect, of whatever status, has
+// the header Idempotency-Outcome: unknown; the first caller's too, who gets what the
+// handler said. What a person has decided is replayed with the status that the
+// person gave ([ResultOf]); without one 200 or 204 for done, and 422 for refused.
+//
 // The same request means: the same method, path with query, headers of
 // FingerprintHeaders, and raw body. JSON that differs in spacing or in the order
 // of its fields is another request. A key is quoted or bare; both are one key.
@@ -37,7 +42,7 @@
 //
 // Its status decides ([ClassOf] or Config.Classify): done and refused are stored
 // and replayed. Not done, such as 429, frees the key; the response is passed on.
-// Unknown, such as 500, is passed on to the caller whose request it answers, and
+// Unknown, such as 500 or a redirect, is passed on to the caller whose request it answers, and
 // the key stays taken. A panic is unknown. A handler that fails before it has
 // begun its effect says so with [NotDone] and [Begun]; then nothing is stored.
 //

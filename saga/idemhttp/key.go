@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"onced/kv/claim"
 )
@@ -33,9 +35,11 @@ func badKey(header, detail string) *Problem {
 
 // ParseKey reads the value of the header: a quoted string as in RFC 8941, or the
 // bare key; both forms of a key are the same one. A key is 1 to 255 bytes of
-// text without control characters, and not blank. A bare one holds neither
-// quotes nor commas: a comma there is what a proxy makes of two headers. The
-// error's text fits behind the name of the header.
+// text without control characters, and not blank. Characters that cannot be seen
+// are refused too (zero width, marks of direction): two keys that look the same to
+// an operator have to be the same. A bare one holds neither quotes nor commas: a
+// comma there is what a proxy makes of two headers. The error's text fits behind
+// the name of the header.
 func ParseKey(value string) (string, error) {
 	const oneKey = "send one key of 1 to 255 bytes of printable text, bare or in double quotes"
 	if len(value) > 2*claim.MaxKey+2 { // every byte of the longest key escaped
@@ -54,12 +58,20 @@ func ParseKey(value string) (string, error) {
 	case strings.ContainsAny(key, `",`):
 		return "", errors.New("holds a quote or a comma without being quoted; " + oneKey)
 	}
+	if i := strings.IndexFunc(key, invisible); i >= 0 {
+		c, _ := utf8.DecodeRuneInString(key[i:])
+		return "", fmt.Errorf("holds the invisible character %U; %s", c, oneKey)
+	}
 	err := claim.ID{Scope: "-", Key: key}.Validate()
 	if invalid, ok := errors.AsType[*claim.InvalidError](err); ok {
 		return "", fmt.Errorf("%s; %s", invalid.Problem, oneKey)
 	}
 	return key, err
 }
+
+// invisible reports characters that are there and show nothing. Bytes that are no
+// text are refused elsewhere.
+func invisible(c rune) bool { return unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) }
 
 // unquote reads a string of RFC 8941, without parameters.
 func unquote(s string) (string, bool) {

@@ -106,7 +106,7 @@ func (r *recorder) WriteHeader(status int) {
 // Write takes in a part of the body.
 func (r *recorder) Write(b []byte) (int, error) {
 	r.WriteHeader(http.StatusOK)
-	if r.status == http.StatusNoContent || r.status == http.StatusNotModified {
+	if !(&Response{Status: r.status}).mayHaveBody() {
 		return 0, http.ErrBodyNotAllowed
 	}
 	r.body = append(r.body, b...)

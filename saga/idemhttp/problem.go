@@ -20,9 +20,9 @@ const (
 	CodeRequestTimeout   Code = "request_timeout"         // 408: the body did not arrive in time
 	CodeInFlight         Code = "in_flight"               // 409: the first request is running; send again
 	CodeOutcomeUnknown   Code = "outcome_unknown"         // 409: it may have happened; use no other key
-	CodeSettled          Code = "settled"                 // 409: a person has decided that it did not happen
 	CodeTooLarge         Code = "too_large"               // 413: the body is above the limit
 	CodeMismatch         Code = "idempotency_mismatch"    // 422: the key belongs to another request
+	CodeRefused          Code = "refused"                 // 422: a person has decided that it did not happen
 	CodeInternal         Code = "internal"                // 500: a fault on this side
 	CodeStoreFull        Code = "store_full"              // 503: the disk is nearly full
 	CodeStoreStopped     Code = "store_stopped"           // 503: the store takes no more writes
@@ -48,9 +48,9 @@ var kinds = map[Code]kind{
 	CodeInFlight: {http.StatusConflict, "The first request with this key is still running",
 		time.Second},
 	CodeOutcomeUnknown: {http.StatusConflict, "It is not known whether this happened", 0},
-	CodeSettled:        {http.StatusConflict, "The claim already has another outcome", 0},
 	CodeTooLarge:       {http.StatusRequestEntityTooLarge, "The body is too large", 0},
 	CodeMismatch:       {http.StatusUnprocessableEntity, "The key was used for another request", 0},
+	CodeRefused:        {http.StatusUnprocessableEntity, "This did not happen and will not", 0},
 	CodeInternal:       {http.StatusInternalServerError, "Something went wrong on our side", 0},
 	CodeStoreFull: {http.StatusServiceUnavailable,
 		"Free disk space is low; no new work is accepted", 30 * time.Second},

@@ -23,8 +23,14 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, a reply) {
 	if aborted(a.err) {
 		panic(http.ErrAbortHandler)
 	}
+	if _, ok := errors.AsType[*saga.UnknownError](a.err); ok {
+		w.Header().Set(OutcomeHeader, "unknown")
+	}
 	resp, p := h.answer(r, a)
 	if p != nil {
+		if p.Code == CodeRefused {
+			w.Header().Set(ReplayedHeader, "true")
+		}
 		h.cfg.WriteProblem(w, r, p)
 		return
 	}
@@ -75,12 +81,13 @@ func (h *Handler) refusal(a reply, e *saga.RefusedError) (*Response, *Problem) {
 		if resp, err := decode(e.Answer.Data); err == nil {
 			return resp, nil
 		}
-	case e.Answer.Type != "" && len(e.Answer.Data) > 0: // a person's
+	case e.Answer.Type != "" && len(e.Answer.Data) > 0: // a person's, without a status
 		resp, _ := foreignResult(e.Answer.Type, e.Answer.Data) // it has no error
-		resp.Status = http.StatusConflict
+		resp.Status = http.StatusUnprocessableEntity
 		return resp, nil
 	}
-	return nil, &Problem{Code: CodeSettled, Detail: "this did not happen and will not"}
+	return nil, &Problem{Code: CodeRefused, Detail: "a person has found out that this did not happen, and " +
+		"decided that it shall not"}
 }
 
 // unknown answers the caller whose own request ended so with what the callee

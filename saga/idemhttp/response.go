@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -33,8 +34,13 @@ var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Pro
 	"Proxy-Connection", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade"}
 
-// ReplayedHeader marks a response that was stored before.
-const ReplayedHeader = "Idempotency-Replayed"
+const (
+	// ReplayedHeader marks a response that was stored before.
+	ReplayedHeader = "Idempotency-Replayed"
+	// OutcomeHeader has the value "unknown" on every answer to a request that may
+	// have had its effect, whatever its status says. No other answer has it.
+	OutcomeHeader = "Idempotency-Outcome"
+)
 
 // EndToEnd returns a copy of h without the headers of the connection, among them
 // those that Connection lists, and without names and values that HTTP does not
@@ -94,7 +100,8 @@ func isValue(s string) bool {
 // kept returns what is stored of r.
 func (r *Response) kept(limit int, drop []string) *Response {
 	out := &Response{Status: r.Status, Header: EndToEnd(r.Header), Body: r.Body}
-	for _, name := range []string{"Date", "Content-Length", "Set-Cookie", ReplayedHeader} {
+	for _, name := range []string{"Date", "Content-Length", "Set-Cookie", ReplayedHeader,
+		OutcomeHeader} {
 		out.Header.Del(name)
 	}
 	for _, name := range drop {
@@ -107,7 +114,7 @@ func (r *Response) kept(limit int, drop []string) *Response {
 	case !r.mayHaveBody():
 		out.Body = nil
 	case r.Rest != nil:
-		out.Body, out.Trailer, out.Omitted, out.Size = nil, nil, true, -1
+		out.Body, out.Trailer, out.Omitted, out.Size = nil, nil, true, r.size()
 	case len(r.Body) > limit:
 		out.Body, out.Trailer, out.Omitted, out.Size = nil, nil, true, int64(len(r.Body))
 	}
@@ -116,7 +123,20 @@ func (r *Response) kept(limit int, drop []string) *Response {
 
 // mayHaveBody is false for the statuses that never have one.
 func (r *Response) mayHaveBody() bool {
-	return r.Status != http.StatusNoContent && r.Status != http.StatusNotModified && r.Status >= 200
+	switch r.Status {
+	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
+		return false
+	}
+	return r.Status >= 200
+}
+
+// size is the size of a body that was not held whole, as far as it was announced.
+func (r *Response) size() int64 {
+	n, err := strconv.ParseInt(r.Header.Get("Content-Length"), 10, 64)
+	if err != nil || n < int64(len(r.Body)) {
+		return -1
+	}
+	return n
 }
 
 func (r *Response) close() {
@@ -133,6 +153,8 @@ func (r *Response) send(w http.ResponseWriter, req *http.Request) {
 	end := EndToEnd(r.Header)
 	length := end["Content-Length"]
 	delete(end, "Content-Length")
+	delete(end, ReplayedHeader) // these two are ours to say
+	delete(end, OutcomeHeader)
 	if _, ok := end["Content-Type"]; !ok {
 		end["Content-Type"] = nil // net/http shall not guess
 	}
@@ -141,6 +163,8 @@ func (r *Response) send(w http.ResponseWriter, req *http.Request) {
 	}
 	trailer := EndToEnd(r.Trailer)
 	switch {
+	case r.Status == http.StatusResetContent: // net/http would let it have a body
+		h.Set("Content-Length", "0")
 	case !r.mayHaveBody():
 	case r.Rest != nil:
 		if len(length) == 1 && len(trailer) == 0 {
