@@ -36,15 +36,20 @@ const (
 	TooLarge             Code = "too_large"               // the body is too large
 	UnsupportedMediaType Code = "unsupported_media_type"  // the content type is not supported
 	Mismatch             Code = "idempotency_mismatch"    // the key was used for another request
+	Refused              Code = "refused"                 // a person has decided that it did not happen
 	PreconditionRequired Code = "precondition_required"   // if-Match is required
 	TooManyRequests      Code = "too_many_requests"       // too many failed attempts
 	Internal             Code = "internal"                // something went wrong on our side
 	UpstreamFailed       Code = "upstream_failed"         // the service behind onced did not answer properly
+	UpstreamCredentials  Code = "upstream_credentials"    // the service behind does not take onced's credentials
 	UpstreamTimeout      Code = "upstream_timeout"        // the service behind onced did not answer in time
 	CommitUnknown        Code = "commit_unknown"          // it is not known whether this was stored
 	StoreFull            Code = "store_full"              // free disk space is low; no new work is accepted
 	StoreStopped         Code = "store_stopped"           // the store accepts no more writes
 	Unavailable          Code = "unavailable"             // the service is not available now
+	// ResultTooLarge has the status of the first answer, of which only the body is
+	// not there any more.
+	ResultTooLarge Code = "result_too_large"
 )
 
 // Entry is a line of the catalogue.
@@ -63,6 +68,9 @@ type Entry struct {
 
 // catalogue is in the order of the status.
 var catalogue = []Entry{
+	{ResultTooLarge, http.StatusOK, "This has happened, but its response was too large to keep",
+		"The status is that of the first answer, and stands. Do not send it with another key; ask for the " +
+			"details where they are.", 0},
 	{BadRequest, http.StatusBadRequest, "The request is malformed",
 		"Correct what the detail names, then send it again.", 0},
 	{BadPath, http.StatusBadRequest, "The path is not in its plain form",
@@ -116,6 +124,8 @@ var catalogue = []Entry{
 		"Send Content-Type: application/json.", 0},
 	{Mismatch, http.StatusUnprocessableEntity, "The key was used for another request",
 		"Use a new key for a new payment. A retry repeats the first request byte for byte.", 0},
+	{Refused, http.StatusUnprocessableEntity, "This did not happen and will not",
+		"A person has decided so. A new attempt is a new payment, and needs a new key.", 0},
 	{PreconditionRequired, http.StatusPreconditionRequired, "If-Match is required",
 		"Read the resource and send its ETag in If-Match, so that two operators do not both act.", 0},
 	{TooManyRequests, http.StatusTooManyRequests, "Too many failed attempts",
@@ -124,6 +134,9 @@ var catalogue = []Entry{
 		"Repeat the same call with the same key or token. Report the request_id if it goes on.", 0},
 	{UpstreamFailed, http.StatusBadGateway, "The service behind onced did not answer properly",
 		"Repeat the same request with the same key.", 0},
+	{UpstreamCredentials, http.StatusBadGateway, "The service behind does not accept onced's credentials",
+		"Nothing was done, and your token is not at fault. Tell the operator, then repeat the same request " +
+			"with the same key.", 0},
 	{CommitUnknown, http.StatusServiceUnavailable, "It is not known whether this was stored",
 		"Repeat the same call with the same token.", 1},
 	{StoreFull, http.StatusServiceUnavailable, "Free disk space is low; no new work is accepted",
