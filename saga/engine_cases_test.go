@@ -432,7 +432,7 @@ func TestSG20_AThousandOpenRunsAreTakenUpWithinBounds(t *testing.T) {
 			now++
 			most = max(most, now)
 			s.mu.Unlock()
-			pass(time.Second)
+			take(time.Second)
 			s.mu.Lock()
 			now--
 			s.mu.Unlock()

@@ -386,5 +386,11 @@ func twoSteps(opts ...Option) func(*outside) []*Definition {
 	}
 }
 
-// pass lets time pass in the bubble.
-func pass(d time.Duration) { time.Sleep(d) }
+// pass lets time pass in the bubble, and what is due then happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// take is what a call takes.
+func take(d time.Duration) { time.Sleep(d) }

@@ -324,7 +324,7 @@ func TestDrainEndsCallsAndTheNextProcessGoesOn(t *testing.T) {
 	inTill(t, fourSteps, func(t *testing.T, s *till) {
 		s.before = func(call string) {
 			if call == "voucher" {
-				pass(5 * time.Second)
+				take(5 * time.Second)
 			}
 		}
 		id := s.started()
@@ -401,7 +401,7 @@ func TestBoundsPerDefinitionAndHost(t *testing.T) {
 		}
 		s.before = func(call string) {
 			count(call, 1)
-			pass(time.Second)
+			take(time.Second)
 			count(call, -1)
 		}
 		for i := range 20 {
