@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -53,7 +52,7 @@ func (s *Server) claim(c echo.Context) error {
 	if in.WaitS < 0 || in.WaitS > int64(MaxWait/time.Second) {
 		return outOfRange("wait_s", 0, int64(MaxWait/time.Second))
 	}
-	d, err := s.begin(c.Request().Context(), req, seconds(in.WaitS))
+	d, err := s.deps.Book.BeginWait(c.Request().Context(), req, seconds(in.WaitS))
 	if err != nil {
 		return err
 	}
@@ -77,20 +76,6 @@ func (s *Server) claim(c echo.Context) error {
 	}
 	c.Response().Header().Set("ETag", claimETag(d.Record))
 	return s.json(c, status, out)
-}
-
-// begin asks for a key. Nobody outside takes over what an owner inside this process
-// left unknown: what that sent, and whom it can ask about it, only that knows. Such
-// a key answers as if it had not been asked for take_over.
-func (s *Server) begin(ctx context.Context, req claim.Request, wait time.Duration) (claim.Decision, error) {
-	takeOver := req.TakeOver
-	req.TakeOver = false
-	d, err := s.deps.Book.BeginWait(ctx, req, wait)
-	if err != nil || !takeOver || d.Kind != claim.InDoubt || d.Record.Owner.Local {
-		return d, err
-	}
-	req.TakeOver = true
-	return s.deps.Book.Begin(ctx, req)
 }
 
 // request turns the body into a request of principal for a key.

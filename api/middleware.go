@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"onced/api/auth"
 	"onced/api/problem"
 	"onced/kv"
+	"onced/saga/idemhttp"
 )
 
 // maxRequestID is the longest request id that is taken from a request.
@@ -107,7 +109,8 @@ func (s *Server) logged(rec *recorder, r *http.Request, took time.Duration) Done
 	ctx := context.WithoutCancel(r.Context())
 	s.log.LogAttrs(ctx, level, "request", slog.String("request_id", problem.RequestID(ctx)),
 		slog.String("method", method), slog.String("route", x.route), slog.Int("status", rec.status),
-		slog.Int64("bytes", rec.bytes), slog.Int64("took_ms", took.Milliseconds()),
+		slog.Int64("bytes", rec.bytes), slog.Bool("replayed", rec.Header().Get(replayedHeader) == "true"),
+		slog.Int64("took_ms", took.Milliseconds()),
 		slog.String("remote", s.deps.ClientIP(r).String()), slog.String("token_id", x.who.TokenID))
 	done := Done{Method: method, Route: x.route, Status: rec.status, Bytes: rec.bytes, Took: took}
 	if s.deps.Observer != nil {
@@ -115,6 +118,9 @@ func (s *Server) logged(rec *recorder, r *http.Request, took time.Duration) Done
 	}
 	return done
 }
+
+// replayedHeader marks an answer that was stored, of the API and of routes.
+const replayedHeader = idemhttp.ReplayedHeader
 
 func knownMethod(m string) bool {
 	switch m {
@@ -185,8 +191,10 @@ func (s *Server) withRecovery(next http.Handler) http.Handler {
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(http.ErrAbortHandler)
 			}
+			// The value may hold what came in the request; its type and the stack do not.
 			s.log.ErrorContext(r.Context(), "panic", "request_id", problem.RequestID(r.Context()),
-				"route", exchangeOf(r.Context()).route, "panic", p, "stack", string(debug.Stack()))
+				"route", exchangeOf(r.Context()).route, "type", fmt.Sprintf("%T", p),
+				"stack", string(debug.Stack()))
 			if rec, ok := w.(*recorder); ok && rec.status != 0 {
 				panic(http.ErrAbortHandler) // what was begun must not look whole
 			}

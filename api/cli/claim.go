@@ -20,6 +20,7 @@ func claimCommands() *command {
 				name: "list", summary: "list claims, by default those without an outcome", run: claimList,
 				flags: func(f *flags) {
 					f.addRemote()
+					f.values["state"] = []string{"open", "pending", "unknown", "done", "refused", "all"}
 					f.String("state", "open", "`STATE`: open, pending, unknown, done, refused or all")
 					f.String("operation", "", "only of this `NAME`")
 					f.String("principal", "", "only of this `ACCOUNT`")
@@ -41,6 +42,7 @@ func claimCommands() *command {
 					"repeated; without --status it is 200, or 204 without a result, and for refused 409.",
 				run: claimResolve, flags: func(f *flags) {
 					f.addRemote()
+					f.values["verdict"] = []string{"done", "refused", "free"}
 					f.String("verdict", "", "done, refused or free")
 					f.String("reason", "", "`TEXT` for the audit; required")
 					f.String("result", "", "`FILE` with what repeated requests get, JSON unless --content_type says "+

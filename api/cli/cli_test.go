@@ -328,18 +328,28 @@ func TestVersion(t *testing.T) {
 
 func TestCompletionAnswers(t *testing.T) {
 	for words, want := range map[string]string{
-		"":                        strings.Join(root().names(), " ") + " help",
-		"s":                       "serve",
-		"config ":                 "init check show help",
-		"config s":                "show",
-		"completion ":             "bash zsh fish",
-		"completion z":            "zsh",
-		"serve --http.max_b":      "--http.max_body=",
-		"healthcheck --l":         "--listen= --live --log.format= --log.level=",
-		"config show --output ":   "table json ndjson",
-		"config show --output nd": "ndjson",
-		"serve ":                  "",
-		"nonsense x":              "",
+		"":                          strings.Join(root().names(), " ") + " help",
+		"s":                         "serve",
+		"config ":                   "init check show help",
+		"config s":                  "show",
+		"completion ":               "bash zsh fish",
+		"completion z":              "zsh",
+		"serve --http.max_b":        "--http.max_body=",
+		"healthcheck --l":           "--listen= --live --log.format= --log.level=",
+		"config show --output ":     "table json ndjson",
+		"config show --output nd":   "ndjson",
+		"config show --output=":     "--output=table --output=json --output=ndjson",
+		"config show --output=j":    "--output=json",
+		"config show --output =":    "table json ndjson", // as bash takes it apart
+		"claim list --output = n":   "ndjson",
+		"claim list --state ":       "open pending unknown done refused all",
+		"claim list --state u":      "unknown",
+		"claim resolve --verdict=":  "--verdict=done --verdict=refused --verdict=free",
+		"token create --role ":      "metrics client viewer operator admin",
+		"token create --role=o":     "--role=operator",
+		"token create --principal=": "",
+		"serve ":                    "",
+		"nonsense x":                "",
 	} {
 		parts := strings.Split(words, " ")
 		got := run(t, append([]string{"__complete", "--"}, parts...)...)

@@ -38,14 +38,16 @@ type call struct {
 // package config reads.
 type flags struct {
 	*flag.FlagSet
-	config map[string]string // values of the configuration's flags
-	file   string            // --config
-	output string            // --output
-	docs   []string          // names of the configuration's flags, which help lists apart
+	config map[string]string   // values of the configuration's flags
+	file   string              // --config
+	output string              // --output
+	docs   []string            // names of the configuration's flags, which help lists apart
+	values map[string][]string // what completion offers for a flag
 }
 
 func newFlags(c *command) *flags {
-	f := &flags{FlagSet: flag.NewFlagSet(c.name, flag.ContinueOnError), config: map[string]string{}}
+	f := &flags{FlagSet: flag.NewFlagSet(c.name, flag.ContinueOnError), config: map[string]string{},
+		values: map[string][]string{}}
 	f.SetOutput(io.Discard)
 	if c.flags != nil {
 		c.flags(f)
@@ -80,7 +82,7 @@ func (f *flags) source(env Env) config.Source {
 var outputs = []string{"table", "json", "ndjson"}
 
 func (f *flags) addOutput() {
-	f.output = "table"
+	f.output, f.values["output"] = "table", outputs
 	f.Func("output", "`FORM` of the answer: table, json or ndjson", func(text string) error {
 		if !slices.Contains(outputs, text) {
 			return fmt.Errorf("allowed: %s", strings.Join(outputs, ", "))

@@ -74,22 +74,57 @@ func complete(_ context.Context, c *call) error {
 }
 
 func candidates(cmd *command, words []string, last string) []string {
+	f := newFlags(cmd)
+	name, value, ok := flagBefore(words, last)
 	var all []string
 	switch {
 	case len(cmd.sub) > 0:
 		all = append(cmd.names(), "help")
-	case strings.HasPrefix(last, "-"):
-		newFlags(cmd).VisitAll(func(f *flag.Flag) {
+	case ok && f.values[name] != nil:
+		// A shell that takes --role=x for one word wants all of it.
+		prefix := strings.TrimSuffix(last, value)
+		if prefix == "=" {
+			prefix = ""
+		}
+		for _, v := range f.values[name] {
+			if strings.HasPrefix(v, value) {
+				all = append(all, prefix+v)
+			}
+		}
+		return all
+	case strings.HasPrefix(last, "-") && !strings.Contains(last, "="):
+		f.VisitAll(func(f *flag.Flag) {
 			name := "--" + f.Name
 			if b, ok := f.Value.(interface{ IsBoolFlag() bool }); !ok || !b.IsBoolFlag() {
 				name += "="
 			}
 			all = append(all, name)
 		})
-	case len(words) > 0 && words[len(words)-1] == "--output":
-		all = outputs
 	case cmd.name == "completion":
 		all = []string{"bash", "zsh", "fish"}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, last) })
+}
+
+// flagBefore returns the flag whose value is being written, and what there is of
+// it. Bash takes "--role=x" apart at the =, the other shells do not.
+func flagBefore(words []string, last string) (name, value string, ok bool) {
+	before := func(n int) string {
+		if len(words) < n {
+			return ""
+		}
+		return words[len(words)-n]
+	}
+	word := before(1)
+	switch {
+	case strings.HasPrefix(last, "--") && strings.Contains(last, "="):
+		word, value, _ = strings.Cut(last, "=")
+	case last == "=":
+	case word == "=":
+		word, value = before(2), last
+	default:
+		value = last
+	}
+	name, ok = strings.CutPrefix(word, "--")
+	return name, value, ok
 }

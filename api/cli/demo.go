@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -19,8 +20,16 @@ const demoHelp = `A shop and a payment gateway on localhost:3000 with onced betw
 Without --orders it waits for you and says what to try. With --orders it places them by itself, prints
 the proof from the gateway's own ledger as a table and as JSON, and ends: with exit code 0 when every
 order was charged as it should have been, with 4 when not. It ends within --limit, and some ten seconds
-more at the worst. Everything is kept in the folder --data, and nothing elsewhere.
---unprotected leaves onced out, to show what it is for: then customers are charged twice.
+more at the worst. Ctrl-C prints what there is until then, with exit code 1.
+Everything is kept in the folder --data, and nothing elsewhere. Each kind of demo has its own books
+there: interactive, load, interactive-unprotected and load-unprotected. Without --orders it continues
+with its own books of an earlier demo; the page's reset empties those. With --orders it empties its own
+at the start.
+--unprotected leaves onced out, to show what it is for: then customers are charged twice, and orders
+shipped twice. With --orders it needs one of the faults delay, duplicate and crash: the others alone
+do no such harm.
+A checkout waits for its end; with the header "Prefer: wait=0" it is answered at once: 202 while the
+order is under way, 503 with Retry-After while onced is down.
 `
 
 // demoCommand is the command "demo".
@@ -33,15 +42,18 @@ func demoCommand() *command {
 		flags: func(f *flags) {
 			d, faults = demo.Config{}, ""
 			f.addOutput()
-			f.StringVar(&d.Data, "data", demo.DefaultData, "the `FOLDER` of the demo")
-			f.IntVar(&d.Port, "port", demo.DefaultPort, "the `PORT` on localhost; 0 takes a free one")
-			f.IntVar(&d.Orders, "orders", 0, "place `N` orders and end; 0 waits for you")
-			f.IntVar(&d.Clients, "clients", demo.DefaultClients, "`N` clients place the orders")
-			f.StringVar(&faults, "faults", "", "what to break from the start: all, none, or some of "+
-				"delay,duplicate,drop,crash,keys; by default all with --orders, else none")
-			f.Uint64Var(&d.Seed, "seed", 1, "`NUMBER` that decides which call meets which fault")
+			f.StringVar(&d.Data, "data", demo.DefaultData, "the `FOLDER` of the demo; by default "+demo.DefaultData)
+			f.IntVar(&d.Port, "port", demo.DefaultPort, fmt.Sprintf("the `PORT` on localhost; 0 takes a free one; "+
+				"by default %d", demo.DefaultPort))
+			f.IntVar(&d.Orders, "orders", 0, "place `N` orders and end; 0, the default, waits for you")
+			f.IntVar(&d.Clients, "clients", demo.DefaultClients, fmt.Sprintf(
+				"`N` clients place the orders; by default %d", demo.DefaultClients))
+			f.StringVar(&faults, "faults", "", "what to break from the start: none, or some of "+
+				"all,delay,duplicate,drop,crash,keys, where all is every fault but keys, which makes the gateway "+
+				"honour keys; by default all with --orders, else none")
+			f.Uint64Var(&d.Seed, "seed", 1, "`NUMBER` that decides which call meets which fault; by default 1")
 			f.DurationVar(&d.Limit, "limit", demo.DefaultLimit,
-				"the `TIME` after which a run with --orders ends")
+				fmt.Sprintf("the `TIME` after which a run with --orders ends; by default %s", demo.DefaultLimit))
 			f.BoolVar(&d.Unprotected, "unprotected", false,
 				"leave onced out: the shop calls the gateway itself")
 		},
@@ -78,6 +90,9 @@ func demoFailure(err error) error {
 	case errors.Is(err, demo.ErrConfig):
 		return usage("the demo cannot run so", strings.TrimPrefix(err.Error(), demo.ErrConfig.Error()+": "),
 			"onced demo --help")
+	case errors.Is(err, demo.ErrStopped):
+		return &failure{what: "the run was stopped before its end", why: "it was interrupted; " +
+			"what is above is no proof", err: err}
 	case errors.Is(err, demo.ErrProof):
 		why := strings.TrimPrefix(err.Error(), demo.ErrProof.Error()+": ")
 		return &failure{what: "the proof failed", why: why, code: ExitProblem, err: err}

@@ -33,6 +33,7 @@ func tokenCommands() *command {
 				summary: "make a token and print its secret, this once",
 				help:    accessHelp, run: tokenCreate, flags: func(f *flags) {
 					f.addToken()
+					f.values["role"] = roles()
 					f.String("role", string(auth.Client),
 						"`ROLE`: metrics, client, viewer, operator or admin")
 					f.String("principal", "", "`ACCOUNT` whose claims it works on; by default NAME")
