@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"onced/kv"
+	"onced/kv/memkv"
 	"onced/kv/timer"
 	"onced/saga/machine"
 )
@@ -641,6 +642,88 @@ func TestObserverIsTold(t *testing.T) {
 		}
 		if fmt.Sprint(s.seen.statuses) != "map[compensated:1 compensating:1 running:1]" {
 			t.Errorf("statuses: %v", s.seen.statuses)
+		}
+	})
+}
+
+func TestAnUnfinishedEffectIsAskedForAgain(t *testing.T) {
+	var at []time.Time
+	defs := func(o *outside) []*Definition {
+		return []*Definition{New("slow").Step("charge", func(ctx context.Context, in order) (receipt, error) {
+			at = append(at, time.Now())
+			r, err := o.act("charge")(ctx, in)
+			if err == nil && len(at) < 3 {
+				err = Unfinished(30*time.Second, errors.New("202"))
+			}
+			return r, err
+		}, o.undo("charge"), Repeatable(time.Hour))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		s.completed()
+		if len(at) != 3 || at[1].Sub(at[0]) < 30*time.Second || at[2].Sub(at[1]) > 34*time.Second {
+			t.Errorf("it was asked at %v", at)
+		}
+		s.wantLedger("charge=1")
+	})
+}
+
+func TestAWebhookCanStartAndSignalInItsOwnTransaction(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		var st Started
+		err := s.store.Update(s.Context(), func(w kv.Writer) error {
+			got, err := s.engine.StartTx(w, StartRequest{Definition: "pay", Key: "k"})
+			st = got
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		boom := errors.New("the receipt could not be stored")
+		for _, fails := range []error{boom, nil} {
+			err := s.store.Update(s.Context(), func(w kv.Writer) error {
+				return errors.Join(s.engine.SignalTx(w, Signal{Run: st.Run, Step: "charge"}), fails)
+			})
+			if !errors.Is(err, fails) {
+				t.Fatal(err)
+			}
+			settle()
+			if done := s.view(st.Run).State.Status == machine.Completed; done != (fails == nil) {
+				t.Errorf("after %v the run is completed: %v", fails, done)
+			}
+		}
+	})
+}
+
+func TestAfterARestoreALookUpComesFirst(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		s.completed()
+		s.stop()
+		s.disk = memkv.NewDisk() // the copy is from before the order
+		s.cfg.Restored = time.Now()
+		pass(2 * time.Minute)
+		s.boot()
+		s.completed()
+		s.wantCalls("loyalty, voucher, charge, order, " +
+			"check loyalty, check voucher, check charge, check order")
+		s.wantLedger("charge=1 loyalty=1 order=1 voucher=1")
+	})
+}
+
+func TestCallsHaveSpans(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		seen := &spans{}
+		s.stop()
+		s.cfg.Tracer = seen
+		s.boot()
+		s.completed()
+		settle()
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		if got := fmt.Sprint(seen.ended); !strings.Contains(got, "saga action") || !strings.Contains(got,
+			"charge") ||
+			!strings.Contains(got, "outcome=done") {
+			t.Errorf("spans: %s", got)
 		}
 	})
 }
