@@ -60,6 +60,11 @@ tidy: ## the rules of the repository: imports, sizes, documentation
 lint: ## golangci-lint
 	nice $(LINT) run ./...
 
+# ORDERS=1000 places that many orders by itself and ends with the proof.
+.PHONY: demo
+demo: ## a shop and a gateway to break, with onced between them; ORDERS=1000 for a proof
+	$(GO) run . demo $(if $(ORDERS),--orders=$(ORDERS))
+
 .PHONY: mutants
 mutants: ## mistakes made on purpose, each of which a test must notice
 	$(GO) test -count=1 -v -run '^TestMutants$$' ./kv/kvtest/mutant

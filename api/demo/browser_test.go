@@ -210,6 +210,20 @@ func TestPageInABrowser(t *testing.T) {
 	b.until(`document.querySelector("#orders").innerText.includes("The service was killed")`)
 	d.once(d.atRest(3), 3)
 
+	// What came of a click stays in sight while the page goes on changing.
+	b.click("#switch-duplicate")
+	b.until(`document.getElementById("status").textContent.includes("Each callback comes")`)
+	b.value(`new Promise((done) => {
+		let seen = 0;
+		new EventSource("/events").addEventListener("message", () => { if (++seen === 3) done(true); });
+	})`)
+	if text := b.value(`document.getElementById("status").textContent`); text != "Each callback comes once." {
+		t.Errorf("after three more messages the result of the click is %q", text)
+	}
+	if below := b.value(`document.querySelector("form.order").closest("section")
+		.contains(document.getElementById("status"))`); below != true {
+		t.Error("the result of a click is not by the form")
+	}
 	b.click("#pause")
 	if text := b.value(`document.getElementById("pause").textContent`); text != "Go on" {
 		t.Errorf("the button says %v", text)

@@ -91,14 +91,18 @@ func TestDM03_DroppedCallbackIsFoundByReconciliation(t *testing.T) {
 	}
 }
 
+// lostOrder is an order whose first call is lost while delays are on, with seed 1:
+// its outcome is unknown until a look-up is believed.
+const lostOrder = "ord_L34"
+
 func TestDM04_ImpatientClientsOfASlowGateway(t *testing.T) {
 	t.Parallel()
 	d := start(t, t.TempDir())
 	d.set("delay")
-	for range 3 {
+	for try := range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/checkout",
-			strings.NewReader(`{"orderId":"ord_A"}`))
+			strings.NewReader(`{"orderId":"`+lostOrder+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,9 +111,18 @@ func TestDM04_ImpatientClientsOfASlowGateway(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		cancel()
+		if try == 0 {
+			d.await("an unknown that grows old", func(s stats) bool {
+				return s.OpenUnknowns == 1 && len(s.OldestUnknowns) == 1 && s.OldestUnknowns[0].AgeMS > 0 &&
+					s.OldestUnknowns[0].OrderID == lostOrder
+			})
+		}
 	}
 	s := d.atRest(1)
 	d.once(s, 1)
+	if s.OpenUnknowns != 0 || len(s.OldestUnknowns) != 0 {
+		t.Errorf("the order has ended, and is unknown: %+v", s)
+	}
 }
 
 // Orders whose calls are delayed in each of the ways: charged and answered too
@@ -132,6 +145,39 @@ func TestDM04_EveryKindOfDelay(t *testing.T) {
 		if !strings.Contains(page, story) {
 			t.Errorf("no order met: %s", story)
 		}
+	}
+	checkLateCharges(t, d)
+}
+
+// checkLateCharges reads in the ledger that some charge was made after the service
+// had given up, and after a look-up was told that there was none.
+func checkLateCharges(t *testing.T, d *running) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(d.data, "gateway-ledger.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent, late, trap := map[string]bool{}, 0, 0
+	for line := range strings.Lines(string(text)) {
+		var e struct {
+			Kind, Reference string
+			At, Asked       time.Time
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case e.Kind == "absent":
+			absent[e.Reference] = true
+		case e.Kind == "charge" && e.At.Sub(e.Asked) >= 1100*time.Millisecond:
+			late++
+			if absent[e.Reference] {
+				trap++
+			}
+		}
+	}
+	if late == 0 || trap == 0 {
+		t.Errorf("%d charges came after the time-out, %d of them after a look-up that found none", late, trap)
 	}
 }
 

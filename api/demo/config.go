@@ -122,28 +122,26 @@ func (c Config) validate() error {
 type Faults struct{ Delay, Duplicate, Drop, Crash, Keys bool }
 
 // faultNames are what ParseFaults takes.
-var faultNames = []string{"delay", "duplicate", "drop", "crash", "keys"}
+var faultNames = []string{"all", "delay", "duplicate", "drop", "crash", "keys"}
 
-// ParseFaults reads all (every fault, without keys, which is none), none, or
-// names with commas between them.
+// ParseFaults reads none, or names with commas between them. The name all is every
+// fault; keys is none of them, and has to be named.
 func ParseFaults(text string) (Faults, error) {
-	switch text {
-	case "all":
-		return Faults{Delay: true, Duplicate: true, Drop: true, Crash: true}, nil
-	case "none", "":
+	if text == "none" || text == "" {
 		return Faults{}, nil
 	}
 	var f Faults
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(faultNames, name) {
-			return Faults{}, fmt.Errorf("%q is no fault; allowed: all, none, or some of %s", name,
+			return Faults{}, fmt.Errorf("%q is no fault; allowed: none, or some of %s", name,
 				strings.Join(faultNames, ","))
 		}
-		f.Delay = f.Delay || name == "delay"
-		f.Duplicate = f.Duplicate || name == "duplicate"
-		f.Drop = f.Drop || name == "drop"
-		f.Crash = f.Crash || name == "crash"
+		all := name == "all"
+		f.Delay = f.Delay || all || name == "delay"
+		f.Duplicate = f.Duplicate || all || name == "duplicate"
+		f.Drop = f.Drop || all || name == "drop"
+		f.Crash = f.Crash || all || name == "crash"
 		f.Keys = f.Keys || name == "keys"
 	}
 	return f, nil

@@ -190,7 +190,7 @@ func (g *gateway) book(j job) (entry, bool) {
 		return entry{}, false
 	}
 	e := entry{Kind: kindCharge, ID: g.ledger.nextID(), Reference: j.Reference, Amount: j.Amount,
-		Key: j.key, At: now}
+		Key: j.key, At: now, Asked: j.arrived}
 	if err := g.ledger.add(e); err != nil {
 		return entry{}, false
 	}
@@ -217,6 +217,10 @@ func (g *gateway) lookUp(w http.ResponseWriter, r *http.Request) {
 	reference := r.PathValue("reference")
 	e, found := g.ledger.lookUp(reference)
 	if !found {
+		absent := entry{Kind: kindAbsent, ID: "none", Reference: reference, At: g.clock.Now()}
+		if err := g.ledger.add(absent); err != nil {
+			panic(http.ErrAbortHandler)
+		}
 		g.stories.tell(reference, "The service looked it up: the gateway knew of no charge yet.")
 		writeJSON(w, http.StatusNotFound, map[string]string{"error": "there is no such charge"})
 		return

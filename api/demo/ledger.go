@@ -16,6 +16,7 @@ import (
 const (
 	kindCharge    = "charge"
 	kindDecline   = "decline"
+	kindAbsent    = "absent"    // a look-up was told that there is no charge
 	kindDelivered = "delivered" // the shop acknowledged the callback of a charge
 )
 
@@ -27,6 +28,8 @@ type entry struct {
 	Amount    money.Amount `json:"amount,omitzero"`
 	Key       string       `json:"key,omitempty"`
 	At        time.Time    `json:"at"`
+	// Asked is when the call for a charge came.
+	Asked time.Time `json:"asked,omitzero"`
 }
 
 // ledger is what the gateway has done. It is the only witness of the proof.
@@ -92,6 +95,7 @@ func (l *ledger) take(e entry) error {
 		l.last = max(l.last, len(l.events))
 	case kindDecline:
 		l.declines[e.Reference] = e
+	case kindAbsent: // it is told for whoever reads the file
 	case kindDelivered:
 		l.delivered[e.ID] = true
 	default:

@@ -61,7 +61,11 @@ type stats struct {
 
 	MostEffectsOnOneOrder int `json:"mostEffectsOnOneOrder"`
 
-	OpenUnknowns             int `json:"openUnknowns"`
+	OpenUnknowns   int `json:"openUnknowns"`
+	OldestUnknowns []struct {
+		OrderID string `json:"orderId"`
+		AgeMS   int    `json:"ageMs"`
+	} `json:"oldestUnknowns"`
 	UndeliveredCallbacks     int `json:"undeliveredCallbacks"`
 	CallbacksSent            int `json:"callbacksSent"`
 	CallbacksSeenTwiceByShop int `json:"callbacksSeenTwiceByShop"`

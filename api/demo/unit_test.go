@@ -443,9 +443,15 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 	}
 	_, err = listen(t.Context(), portOf(listeners[0]))
 	taken, ok := errors.AsType[*PortError](err)
-	if !ok || !strings.Contains(taken.Remedy(), "--port=3001") {
+	if !ok || taken.Free == portOf(listeners[0]) ||
+		!strings.Contains(taken.Remedy(), fmt.Sprintf("--port=%d", taken.Free)) {
 		t.Fatalf("a port that is taken: %v", err)
 	}
+	free, err := listen(t.Context(), taken.Free)
+	if err != nil {
+		t.Fatalf("the port that it names is not free: %v", err)
+	}
+	closeAll(free)
 	if taken.Owner != "" && !strings.Contains(taken.Owner, fmt.Sprint(os.Getpid())) {
 		t.Errorf("the owner is %s, not this process", taken.Owner)
 	}
@@ -455,13 +461,14 @@ func TestParseFaults(t *testing.T) {
 	for text, want := range map[string]Faults{
 		"": {}, "none": {}, "all": {Delay: true, Duplicate: true, Drop: true, Crash: true},
 		"keys": {Keys: true}, "delay, drop": {Delay: true, Drop: true},
+		"all,keys":        {Delay: true, Duplicate: true, Drop: true, Crash: true, Keys: true},
 		"crash,duplicate": {Crash: true, Duplicate: true},
 	} {
 		if got, err := ParseFaults(text); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"All", "delay,", "fire", "all,keys"} {
+	for _, text := range []string{"All", "delay,", "fire", "all,none"} {
 		if _, err := ParseFaults(text); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
@@ -587,4 +594,40 @@ func TestNoCrashAfterALateCharge(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestProgressBar(t *testing.T) {
+	w := &world{config: Config{Data: t.TempDir(), Clock: kv.SystemClock()}, stories: newStories(),
+		gateway: &gateway{}, crash: &crasher{count: map[string]int{afterCharge: 2}}}
+	w.toggles = newToggles(Faults{}, w.crash)
+	if err := w.openBooks(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = w.shop.close(), w.ledger.close() }()
+	fillShop(t, w.shop, "A:paid B:failed C:pending")
+	fillLedger(t, w.ledger, "A B-")
+	for _, live := range []bool{true, false} {
+		var out strings.Builder
+		d := &demo{config: Config{Stderr: &out, Terminal: live, Orders: 3, Clients: 2, Seed: 9}, world: w}
+		p := newProgress(d, "http://localhost:1")
+		done := make(chan struct{})
+		close(done)
+		p.run(done)
+		text := out.String()
+		if !strings.Contains(text, "3 orders by 2 clients, seed 9; watch at http://localhost:1\n") {
+			t.Errorf("it begins with %q", text)
+		}
+		bar := "\r[" + strings.Repeat("#", 20) + strings.Repeat(".", 10) +
+			"] 2/3 orders ended, 1 charges, most on one 1, killed 2 times\x1b[K"
+		if strings.Contains(text, bar) != live || strings.Contains(text, "\r") != live {
+			t.Errorf("terminal %v: %q", live, text)
+		}
+	}
+}
+
+func TestTheLostOrderIsLost(t *testing.T) {
+	const lostOrder = "ord_L34" // of TestDM04
+	if p := newPlan(1, false); p.slow(lostOrder, 1) != lost {
+		t.Errorf("the first call for %s is of the kind %d", lostOrder, p.slow(lostOrder, 1))
+	}
 }

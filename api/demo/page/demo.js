@@ -1,6 +1,7 @@
-// Keeps the page up to date. Without this file the page reloads itself.
+// Keeps the page up to date. Without this file the page has a link for that.
 const byId = (id) => document.getElementById(id);
-const status = byId("status");
+const status = byId("status"); // what became of the last click
+const lost = byId("lost"); // whether the demo is there
 const pause = byId("pause");
 let paused = false;
 let held = {};
@@ -17,13 +18,13 @@ function show(parts) {
 const source = new EventSource("/events");
 source.onmessage = (event) => {
   const parts = JSON.parse(event.data);
-  status.textContent = "";
+  lost.textContent = "";
   if (!paused) return show(parts);
   if (parts.orders) held.orders = parts.orders;
   delete parts.orders;
   show(parts);
 };
-source.onerror = () => { status.textContent = "The demo does not answer. Is it still running?"; };
+source.onerror = () => { lost.textContent = "The demo does not answer. Is it still running?"; };
 
 byId("pausing").hidden = false;
 pause.addEventListener("click", () => {
