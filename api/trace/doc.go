@@ -29,7 +29,7 @@
 //     to the upstream with the span of the call in it. When tracing is off nothing is
 //     touched: what came goes on as it came.
 //   - Spans hold methods, patterns of routes, statuses, names of operations,
-//     decisions and types of errors. They hold no path, query, key, body, amount,
+//     decisions and kinds of errors, of closed sets. They hold no path, query, key, body, amount,
 //     token, address of a client, or text of an error.
 //
 // # What is not

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -104,7 +103,7 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 
 // Start begins a span under that of ctx. Attributes are of closed sets, and are
 // shown as onced.<key>; see [LinkKey]. The span ends with end, which is called
-// once; of its error only the type is shown.
+// once; of its error only the kind is shown.
 func (t *Tracer) Start(
 	ctx context.Context, name string, attrs ...slog.Attr,
 ) (_ context.Context, end func(err error, attrs ...slog.Attr)) {
@@ -151,29 +150,13 @@ func own(attrs []slog.Attr) []attribute.KeyValue {
 }
 
 // fail marks a span as failed. The text of an error may hold what came from a
-// request or an upstream; its type may not.
+// request or an upstream; its kind may not.
 func fail(span trace.Span, err error) {
 	if err == nil {
 		return
 	}
 	span.SetAttributes(attribute.String("error.type", errorType(err)))
 	span.SetStatus(codes.Error, "")
-}
-
-func errorType(err error) string {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return "timeout"
-	case errors.Is(err, context.Canceled):
-		return "canceled"
-	}
-	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		if typ := fmt.Sprintf("%T", err); !strings.HasPrefix(typ, "*fmt.") {
-			break
-		}
-		err = next
-	}
-	return fmt.Sprintf("%T", err)
 }
 
 // Traceparent is the span of ctx in the form of W3C, or empty.

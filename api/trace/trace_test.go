@@ -2,17 +2,21 @@ package trace_test
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"go.opentelemetry.io/otel/codes"
@@ -22,8 +26,10 @@ import (
 	"onced/api"
 	"onced/api/auth"
 	"onced/api/config"
+	"onced/api/problem"
 	"onced/api/proxy"
 	"onced/api/trace"
+	"onced/kv"
 	"onced/kv/claim"
 	"onced/kv/feed"
 	"onced/kv/memkv"
@@ -181,13 +187,40 @@ func TestStart(t *testing.T) {
 	if in.Parent.SpanID() != out.SpanContext.SpanID() || len(in.Links) != 0 {
 		t.Errorf("the parent is %v, the links are %v", in.Parent, in.Links)
 	}
-	if attrs(in)["error.type"] != "*trace_test.secretError" || in.Status.Description != "" ||
+	if attrs(in)["error.type"] != "_OTHER" || in.Status.Description != "" ||
 		len(in.Events) != 0 {
 		t.Errorf("the error is shown as %v %v %v", attrs(in), in.Status, in.Events)
 	}
 	sc := out.SpanContext
 	if want := "00-" + sc.TraceID().String() + "-" + sc.SpanID().String() + "-01"; parent != want {
 		t.Errorf("the traceparent is %s, want %s", parent, want)
+	}
+}
+
+// error.type is of a closed set, whatever libraries return.
+func TestErrorTypes(t *testing.T) {
+	t.Parallel()
+	dial := func(err error) error { return &url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: err}} }
+	for want, err := range map[string]error{
+		"timeout":              dial(os.ErrDeadlineExceeded),
+		"canceled":             fmt.Errorf("x: %w", context.Canceled),
+		"connection_refused":   dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)),
+		"connection_broken":    fmt.Errorf("x: %w", io.ErrUnexpectedEOF),
+		"name_not_resolved":    dial(&net.DNSError{Name: "secret.example"}),
+		"tls":                  &url.Error{Err: x509.UnknownAuthorityError{}},
+		"network":              dial(errors.New("no route")),
+		"outcome_unknown":      &saga.UnknownError{},
+		"idempotency_mismatch": &saga.MismatchError{},
+		"store_full":           fmt.Errorf("x: %w", kv.ErrNoSpace),
+		"upstream_failed":      problem.New(problem.UpstreamFailed, "4242"),
+		"_OTHER":               &secretError{},
+	} {
+		tr := newCollected(t)
+		_, end := tr.Start(t.Context(), "x")
+		end(err)
+		if got := attrs(tr.spans(t)[0])["error.type"]; got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
 	}
 }
 
