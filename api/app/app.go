@@ -61,6 +61,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Logger = slog.New(requestIDs{Handler: o.Logger.Handler()})
 	if o.Level == nil {
 		o.Level = new(slog.LevelVar)
 	}

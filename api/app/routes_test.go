@@ -35,3 +35,35 @@ func TestTokensOfRoutes(t *testing.T) {
 		}
 	}
 }
+
+// What the proxy says of a request can be found by the id of its answer.
+func TestWarningsNameTheRequest(t *testing.T) {
+	r := start(t, options(t, "routes: [{path: /charges, principal: shop, upstream: 'http://127.0.0.1:1'}]\n"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/charges", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Idempotency-Key", "k")
+	req.Header.Set("Request-Id", "id-of-the-shop")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if err := r.end(); err != nil { // the line of the access log is written after the answer
+		t.Fatal(err)
+	}
+	lines := 0
+	for line := range strings.Lines(r.log.String()) {
+		if !strings.Contains(line, "msg=request") && !strings.Contains(line, "an upstream did not answer") {
+			continue
+		}
+		lines++
+		if strings.Count(line, "request_id=id-of-the-shop") != 1 {
+			t.Errorf("%s", line)
+		}
+	}
+	if lines != 2 {
+		t.Errorf("%s", r.log)
+	}
+}
