@@ -42,18 +42,20 @@ func demoCommand() *command {
 		flags: func(f *flags) {
 			d, faults = demo.Config{}, ""
 			f.addOutput()
-			f.StringVar(&d.Data, "data", demo.DefaultData, "the `FOLDER` of the demo; by default "+demo.DefaultData)
-			f.IntVar(&d.Port, "port", demo.DefaultPort, fmt.Sprintf("the `PORT` on localhost; 0 takes a free one; "+
-				"by default %d", demo.DefaultPort))
+			f.StringVar(&d.Data, "data", demo.DefaultData,
+				"the `FOLDER` of the demo; by default "+demo.DefaultData)
+			f.IntVar(&d.Port, "port", demo.DefaultPort, fmt.Sprintf(
+				"the `PORT` on localhost; 0 takes a free one; by default %d", demo.DefaultPort))
 			f.IntVar(&d.Orders, "orders", 0, "place `N` orders and end; 0, the default, waits for you")
 			f.IntVar(&d.Clients, "clients", demo.DefaultClients, fmt.Sprintf(
 				"`N` clients place the orders; by default %d", demo.DefaultClients))
 			f.StringVar(&faults, "faults", "", "what to break from the start: none, or some of "+
-				"all,delay,duplicate,drop,crash,keys, where all is every fault but keys, which makes the gateway "+
-				"honour keys; by default all with --orders, else none")
-			f.Uint64Var(&d.Seed, "seed", 1, "`NUMBER` that decides which call meets which fault; by default 1")
-			f.DurationVar(&d.Limit, "limit", demo.DefaultLimit,
-				fmt.Sprintf("the `TIME` after which a run with --orders ends; by default %s", demo.DefaultLimit))
+				"all,delay,duplicate,drop,crash,keys, where all is every fault but keys, which makes the "+
+				"gateway honour keys; by default all with --orders, else none")
+			f.Uint64Var(&d.Seed, "seed", 1,
+				"`NUMBER` that decides which call meets which fault; by default 1")
+			f.DurationVar(&d.Limit, "limit", demo.DefaultLimit, fmt.Sprintf(
+				"the `TIME` after which a run with --orders ends; by default %s", demo.DefaultLimit))
 			f.BoolVar(&d.Unprotected, "unprotected", false,
 				"leave onced out: the shop calls the gateway itself")
 		},

@@ -44,7 +44,8 @@ func TestCrashWithoutOnced(t *testing.T) {
 	for i, want := range []string{"after-charge", "before-charge"} {
 		_, answer := d.post("/toggle/crash", "")
 		meaning, _ := answer["meaning"].(string)
-		if answer["at"] != want || !strings.Contains(meaning, "cut off") || strings.Contains(meaning, "service") {
+		if answer["at"] != want || !strings.Contains(meaning, "cut off") ||
+			strings.Contains(meaning, "service") {
 			t.Errorf("it answers %v", answer)
 		}
 		d.order("ord_" + string(rune('A'+i)))

@@ -35,7 +35,8 @@ func startGated(t *testing.T) *gated {
 	ready := make(chan string, 1)
 	var out bytes.Buffer
 	c := demo.Config{Data: filepath.Join(dir, "data"), Clients: 1, Limit: time.Minute, Environ: os.Environ(),
-		Service: []string{"sh", "-c", `test -e "$1" && { mkdir "$1.once" && read x <"$0"; exit 1; }; read x <"$0"; ` +
+		Service: []string{"sh", "-c", `test -e "$1" && { mkdir "$1.once" && read x <"$0"; exit 1; }; ` +
+			`read x <"$0"; ` +
 			`exec "$2" __demo-service --config "$3"`, g.gate, g.broken, program},
 		Stdout: &out, Ready: func(url string) { ready <- url }}
 	go func() { g.ended <- demo.Run(ctx, c) }()
@@ -106,7 +107,8 @@ func TestSlowStartIsSeen(t *testing.T) {
 	g.atRest(1)
 	g.kill(t)
 	for _, prefer := range []string{"wait=0", "wait=1"} {
-		if code, after := g.checkout("ord_down", prefer); code != http.StatusServiceUnavailable || after != "1" {
+		code, after := g.checkout("ord_down", prefer)
+		if code != http.StatusServiceUnavailable || after != "1" {
 			t.Errorf("while it is down, %s: %d, Retry-After %q", prefer, code, after)
 		}
 	}

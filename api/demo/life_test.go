@@ -319,3 +319,25 @@ func TestWrongFlags(t *testing.T) {
 		}
 	}
 }
+
+// Ctrl-C in the middle of a run prints what there is, and calls it no proof.
+func TestInterruptedRun(t *testing.T) {
+	t.Parallel()
+	d := start(t, t.TempDir(), "--orders=20000", "--clients=10", "--faults=delay")
+	d.await("an order that is paid", func(s stats) bool { return s.PaidOrders > 0 })
+	d.stop()
+	if code := d.cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if s := proofOf(t, d); s.PaidOrders == 0 || !s.ZeroDoubleCharges {
+		t.Errorf("the books so far: %+v", s)
+	}
+	text := d.out.String()
+	for part, want := range map[string]bool{"stopped; the books so far": true,
+		"was stopped before its end": true,
+		"context canceled":           false, "proven:": false, "ended with an error": false} {
+		if strings.Contains(text, part) != want {
+			t.Errorf("it says %q: %v, want %v", part, !want, want)
+		}
+	}
+}

@@ -171,7 +171,8 @@ func serviceText(p Proof) string {
 	}
 	switch {
 	case !p.Protected && kills > 0:
-		return "onced is left out: the shop calls the gateway itself; its calls were cut off " + times(kills) + "."
+		return "onced is left out: the shop calls the gateway itself; its calls were cut off " +
+			times(kills) + "."
 	case !p.Protected:
 		return "onced is left out: the shop calls the gateway itself."
 	case p.Pid == 0:

@@ -24,7 +24,8 @@ func TestPageWorksWithoutScript(t *testing.T) {
 	}
 	d.atRest(1)
 	_, page := d.get("/")
-	for _, part := range []string{"no real money", `<noscript><p class="hint"><a href="/">Refresh</a>`, "ord_A",
+	for _, part := range []string{"no real money", `<noscript><p class="hint"><a href="/">Refresh</a>`,
+		"ord_A",
 		"charged once", `action="/toggle/duplicate?to=off"`, `action="/toggle/crash?to=on"`,
 		`action="/toggle/reset"`,
 		"Nobody was charged twice", "The customer ordered."} {

@@ -156,7 +156,8 @@ func (p *Proof) count(o *order, a account, now time.Time) {
 	}
 	add(failed && charges > 0, &p.OnFailed, "failed and charged")
 	add(o.settled == kindDeclined && !a.declined, &p.NoDecline, "failed without a decline")
-	add(paid && charges > 0 && !slices.ContainsFunc(a.charges, func(e entry) bool { return e.ID == o.charge }),
+	theirs := func(e entry) bool { return e.ID == o.charge }
+	add(paid && charges > 0 && !slices.ContainsFunc(a.charges, theirs),
 		&p.WrongID, "the shop knows another charge, "+o.charge)
 	for _, e := range a.charges {
 		add(!isPrice(e.Amount), &p.WrongAmount, "charged "+e.Amount.String())
@@ -200,10 +201,12 @@ func (p Proof) verdict(orders int) error {
 	if orders == 0 {
 		return fmt.Errorf("%w: there is no order", ErrProof)
 	}
-	return fmt.Errorf("%w: most charges on one order: %d, most effects: %d, paid orders without a charge: %d, "+
-		"failed orders with one: %d, failed without a decline: %d, charges without an order: %d, "+
+	return fmt.Errorf("%w: most charges on one order: %d, most effects: %d, "+
+		"paid orders without a charge: %d, failed orders with one: %d, "+
+		"failed without a decline: %d, charges without an order: %d, "+
 		"of a wrong amount: %d, that the shop does not know: %d",
-		ErrProof, p.Most, p.MostEffects, p.NoCharge, p.OnFailed, p.NoDecline, p.NoOrder, p.WrongAmount, p.WrongID)
+		ErrProof, p.Most, p.MostEffects, p.NoCharge, p.OnFailed, p.NoDecline, p.NoOrder,
+		p.WrongAmount, p.WrongID)
 }
 
 // snapshot copies the orders.

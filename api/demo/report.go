@@ -50,7 +50,8 @@ func report(c Config, p Proof, took time.Duration) error {
 		again = "callbacks repeated to the shop, applied"
 	}
 	row(again, p.CallbacksAgain, false)
-	row(map[bool]string{true: "service killed", false: "calls cut off"}[p.Protected], killsText(p.Kills), false)
+	killed := map[bool]string{true: "service killed", false: "calls cut off"}[p.Protected]
+	row(killed, killsText(p.Kills), false)
 	row("took", took.Round(100*time.Millisecond), false)
 	verdict := "the proof FAILED"
 	if p.verdict(c.Orders) == nil {

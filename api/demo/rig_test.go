@@ -97,7 +97,8 @@ var urlInLine = regexp.MustCompile(`http://localhost:\d+`)
 // start runs the demo on a free port and returns when it says where it is.
 func start(t *testing.T, data string, args ...string) *running {
 	t.Helper()
-	d := &running{t: t, root: data, data: booksOf(data, args), out: new(bytes.Buffer), end: make(chan struct{})}
+	d := &running{t: t, root: data, data: booksOf(data, args),
+		out: new(bytes.Buffer), end: make(chan struct{})}
 	d.cmd = exec.CommandContext(context.Background(), program,
 		append([]string{"demo", "--port=0", "--data", data}, args...)...)
 	d.cmd.Env = append(os.Environ(), "ONCED_LISTEN=not an address") // must not reach the service

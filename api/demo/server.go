@@ -129,7 +129,8 @@ func (d *demo) checkout(w http.ResponseWriter, r *http.Request) {
 func waitOf(r *http.Request) (wait time.Duration, asked bool) {
 	for preference := range strings.SplitSeq(r.Header.Get("Prefer"), ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
-		if n, err := strconv.Atoi(strings.TrimSpace(value)); strings.EqualFold(name, "wait") && err == nil && n >= 0 {
+		n, err := strconv.Atoi(strings.TrimSpace(value))
+		if strings.EqualFold(name, "wait") && err == nil && n >= 0 {
 			return min(time.Duration(min(n, 3600))*time.Second, outcomeWait), true
 		}
 	}

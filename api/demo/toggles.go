@@ -60,7 +60,8 @@ func (t *toggles) flip(name, to, at string) (switched, error) {
 		return switched{}, fmt.Errorf("to is %q; allowed: on, off, or nothing to turn it over", to)
 	}
 	if at != "" && (name != "crash" || !slices.Contains(t.crash.points(), at)) {
-		return switched{}, fmt.Errorf("at is %q; allowed for crash: %s", at, strings.Join(t.crash.points(), ", "))
+		return switched{}, fmt.Errorf("at is %q; allowed for crash: %s", at,
+			strings.Join(t.crash.points(), ", "))
 	}
 	if name == "crash" {
 		point := t.crash.flip(to, at)

@@ -184,7 +184,8 @@ func TestProofTable(t *testing.T) {
 		{"A:paid", "A X X", Proof{Paid: 1, RealCharges: 3, Most: 2, MostEffects: 1, NoOrder: 2}},
 		{"A:paid A:applied", "A", zero(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 2})},
 		{"A:paid", "A$", zero(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 1, WrongAmount: 1})},
-		{"A:paid", "X A", zero(Proof{Paid: 1, RealCharges: 2, Most: 1, MostEffects: 1, NoOrder: 1, WrongID: 1})},
+		{"A:paid", "X A",
+			zero(Proof{Paid: 1, RealCharges: 2, Most: 1, MostEffects: 1, NoOrder: 1, WrongID: 1})},
 	} {
 		l, s := books(t)
 		fillShop(t, s, c.orders)
@@ -561,6 +562,11 @@ func TestChild(t *testing.T) {
 		t.Errorf("disarmed, and answered with %d", w.Code)
 	}
 	_ = parent.Close()
+	exitsWell(t, exited)
+}
+
+func exitsWell(t *testing.T, exited <-chan int) {
+	t.Helper()
 	select {
 	case code := <-exited:
 		if code != 0 {
@@ -581,7 +587,8 @@ func TestNoCrashAfterALateCharge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			j := job{chargeRequest: chargeRequest{Reference: "A", Amount: amount}, arrived: time.Now(), how: how}
+			j := job{chargeRequest: chargeRequest{Reference: "A", Amount: amount}, arrived: time.Now(),
+				how: how}
 			func() {
 				defer func() { _ = recover() }() // how a handler cuts off its caller
 				g.perform(httptest.NewRecorder(), j)

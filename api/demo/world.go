@@ -53,7 +53,8 @@ func newWorld(ctx context.Context, c Config, faults Faults) (_ *world, err error
 	client := newClient()
 	w.servers = append(w.servers, client.CloseIdleConnections)
 	w.gateway = &gateway{ledger: w.ledger, toggles: w.toggles, crash: w.crash,
-		plan: newPlan(c.Seed, c.Orders > 0), clock: c.Clock, stories: w.stories, client: client, ctx: w.ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{}}
+		plan: newPlan(c.Seed, c.Orders > 0), clock: c.Clock, stories: w.stories, client: client,
+		ctx: w.ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{}}
 	gatewayAddr, err := w.serve(w.gateway.handler())
 	if err != nil {
 		return nil, err
