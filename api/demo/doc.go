@@ -18,8 +18,11 @@
 // # What is guaranteed
 //
 //   - The proof is made of the gateway's ledger and the shop's orders, order by
-//     order. The service is not asked.
+//     order: number, amount and id of the charges, declines, and how often callbacks
+//     took effect. The service is not asked. The last proof of a run is made of the
+//     file of the ledger.
 //   - "crash" ends the child with SIGKILL at a named point, once for each arming.
+//     Without the service it cuts off a call of the shop instead.
 //   - Nothing is listened to but loopback; nothing is left behind but the data
 //     folder. The child ends with the parent, however that ends: its stdin is
 //     closed then.
@@ -35,7 +38,9 @@
 // # What survives a crash
 //
 // Ledger and orders: both are files of lines, on the disk before an answer
-// leaves. The stories told on the page are kept in memory.
+// leaves. Each kind of demo (with orders or without, protected or not) has its own
+// and goes on with them; but a run with orders begins anew. The stories told on the
+// page are kept in memory.
 //
 // # What the caller must do
 //
