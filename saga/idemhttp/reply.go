@@ -90,12 +90,30 @@ func (h *Handler) refusal(a reply, e *saga.RefusedError) (*Response, *Problem) {
 		"decided that it shall not"}
 }
 
+// logUnknown warns once for each try that ended so. Whoever only asks for a key that
+// is unknown already has changed nothing; the claims are listed for that. What a
+// handler panics with may be of the request: the log has its type only.
+func (h *Handler) logUnknown(r *http.Request, a reply, e *saga.UnknownError) {
+	ctx, log := r.Context(), h.cfg.Logger.With("operation", e.Operation, "downstream_key", e.DownstreamKey)
+	p, panicked := errors.AsType[*saga.PanicError](e.Err)
+	switch {
+	case panicked && a.x.performed:
+		log.ErrorContext(ctx, "a handler panicked; the outcome of the request is unknown",
+			"type", fmt.Sprintf("%T", p.Value), "stack", string(p.Stack))
+	case a.x.performed || e.Since.IsZero():
+		log.WarnContext(ctx, "the outcome of a request is unknown", "reason", e.Reason, "held", e.Held,
+			"error", e.Err)
+	default:
+		log.DebugContext(ctx, "the outcome of an earlier request is unknown", "reason", e.Reason,
+			"held", e.Held)
+	}
+}
+
 // unknown answers the caller whose own request ended so with what the callee
 // said, which is the truth as far as it goes. Everybody else, and everybody for
 // whom the callee's words prove nothing, hears that it is not known.
 func (h *Handler) unknown(r *http.Request, a reply, e *saga.UnknownError) (*Response, *Problem) {
-	h.cfg.Logger.WarnContext(r.Context(), "the outcome of a request is unknown", "operation", e.Operation,
-		"downstream_key", e.DownstreamKey, "reason", e.Reason, "held", e.Held, "error", e.Err)
+	h.logUnknown(r, a, e)
 	if e.Since.IsZero() { // the store could not say
 		return nil, &Problem{Code: CodeCommitUnknown, RetryAfter: e.RetryAfter,
 			Detail: "what became of the request could not be stored; send it again with the same key"}
@@ -107,9 +125,7 @@ func (h *Handler) unknown(r *http.Request, a reply, e *saga.UnknownError) (*Resp
 		if p, ok := errors.AsType[*Problem](e.Err); ok {
 			return nil, p
 		}
-		if p, ok := errors.AsType[*saga.PanicError](e.Err); ok {
-			h.cfg.Logger.ErrorContext(r.Context(), "a handler panicked", "panic", p.Value, "stack",
-				string(p.Stack))
+		if _, ok := errors.AsType[*saga.PanicError](e.Err); ok {
 			return nil, &Problem{Code: CodeInternal, Detail: "it is not known whether the request had its " +
 				"effect; " +
 				"retry it with the same key only"}
@@ -133,8 +149,8 @@ func (h *Handler) failure(r *http.Request, err error) *Problem {
 		return p
 	}
 	attrs := []any{"error", err}
-	if p, ok := errors.AsType[*saga.PanicError](err); ok {
-		attrs = append(attrs, "stack", string(p.Stack))
+	if p, ok := errors.AsType[*saga.PanicError](err); ok { // its text is the value
+		attrs = []any{"type", fmt.Sprintf("%T", p.Value), "stack", string(p.Stack)}
 	}
 	h.cfg.Logger.ErrorContext(r.Context(), "a handler failed before its effect", attrs...)
 	return &Problem{Code: CodeInternal, Detail: "nothing was done; the same key can be used again"}
