@@ -261,14 +261,21 @@ func (e *Engine) keepOne(s *slot, other string, w *work) {
 
 // persist runs an update of a driver until it is committed. It gives up only when
 // the store takes no more, when the run cannot be read, or when the engine has
-// drained: what is under way is then unknown at the next start.
+// drained: what is under way is then unknown at the next start. A run on which the
+// engine itself fails is held, and harms no other.
 func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
 	const most = 30 * time.Second
 	pause := 50 * time.Millisecond
 	for {
-		err := e.store.Update(context.Background(), fn)
+		err := e.store.Update(context.Background(), guarded(fn))
 		if err == nil {
 			return nil
+		}
+		var bug *PanicError
+		if errors.As(err, &bug) {
+			e.cfg.Logger.Error("saga: cannot "+what, "run", id, "error", err, "stack", string(bug.Stack))
+			e.park(id, "the engine cannot "+what+": "+bug.Error())
+			return err
 		}
 		if errors.Is(err, kv.ErrCommitUnknown) {
 			defer e.doubtful(id)
@@ -282,5 +289,35 @@ func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
 			return err
 		}
 		pause = min(2*pause, most)
+	}
+}
+
+// guarded turns a panic of a closure into an error.
+func guarded(fn func(kv.Writer) error) func(kv.Writer) error {
+	return func(w kv.Writer) error {
+		_, err := caught(func() (struct{}, error) { return struct{}{}, fn(w) })
+		return err
+	}
+}
+
+// park holds a run on which the engine failed. What it had under way is unknown.
+func (e *Engine) park(id, why string) {
+	err := e.store.Update(context.Background(), guarded(func(w kv.Writer) error {
+		c, err := e.edit(w, id)
+		if err != nil || c == nil || c.reg == nil {
+			return err
+		}
+		err = c.apply(machine.Event{Kind: machine.Recover})
+		if err == nil {
+			err = c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldBroken, Text: cut(why, maxError)})
+		}
+		if err != nil {
+			return err
+		}
+		return c.save()
+	}))
+	if err != nil {
+		e.cfg.Logger.Error("saga: a run cannot be held; it is looked at again at the next start",
+			"run", id, "error", err)
 	}
 }

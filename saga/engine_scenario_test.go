@@ -618,6 +618,47 @@ func TestABrokenRunIsParkedAndTheOthersGoOn(t *testing.T) {
 	})
 }
 
+func TestARunOnWhichTheEngineFailsIsHeldAndHarmsNoOther(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		counted := 0
+		s.stop()
+		s.wrap = func(st kv.Store) kv.Store { return panickingStore{st, &counted} }
+		s.boot()
+		settle()
+		counted = -3 // the third commit from here on
+		f := s.failed(ErrNeedsPerson)
+		if v := s.view(f.Run); v.State.Hold != machine.HoldBroken || v.State.Steps[1].Status != machine.Unknown {
+			t.Errorf("held for %s: %s", v.State.Hold, v.State.Reason)
+		}
+		if _, err := s.engine.Run(s.Context(), s.def(), "other", theOrder); err != nil {
+			t.Error(err)
+		}
+		s.mustAct(machine.Retry, f.Run, "")
+		if _, err := s.engine.Wait(s.Context(), f.Run); err != nil {
+			t.Fatal(err)
+		}
+		s.wantLedger("charge=2 loyalty=2 order=2 voucher=2")
+	})
+}
+
+// panickingStore panics in the transaction with which its count comes to 0.
+type panickingStore struct {
+	kv.Store
+	n *int
+}
+
+func (p panickingStore) Update(ctx context.Context, fn func(kv.Writer) error) error {
+	*p.n++
+	if *p.n != 0 {
+		return p.Store.Update(ctx, fn)
+	}
+	return p.Store.Update(ctx, func(w kv.Writer) error { return fn(panickingWriter{w}) })
+}
+
+type panickingWriter struct{ kv.Writer }
+
+func (panickingWriter) Put(kv.TableID, []byte, []byte) error { panic("a bug") }
+
 // view1 is when the timer of the run is due.
 func (s *till) view1(w kv.Writer, id string) time.Time {
 	r, err := loadRun(w, id)
