@@ -31,6 +31,8 @@ const (
 type Env struct {
 	// Args are the arguments without the program's name.
 	Args []string
+	// Program is what was typed, or the file that was started; empty means "onced".
+	Program string
 	// Environ is the environment, as os.Environ returns it.
 	Environ []string
 	// Stdin, Stdout and Stderr are the streams; nil ones are empty or discarded.
@@ -57,7 +59,7 @@ func OS() Env {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	info, err := os.Stderr.Stat()
 	return Env{
-		Args: os.Args[1:], Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Args: os.Args[1:], Program: os.Args[0], Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Signals: signals, Exit: os.Exit,
 		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
 	}

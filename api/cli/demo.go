@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"onced/api/app"
@@ -76,9 +78,26 @@ func runDemo(ctx context.Context, c *call, d demo.Config, faults string) error {
 		return &failure{what: "the demo could not find its own program", why: err.Error(), err: err}
 	}
 	d.Service = []string{program, demoServiceName, "--config"}
+	d.Command = typed(c.env.Program) + " demo"
 	d.Environ, d.JSON = c.env.Environ, c.flags.output != "table"
 	d.Stdout, d.Stderr, d.Terminal = c.env.Stdout, c.env.Stderr, c.env.Terminal
 	return demoFailure(demo.Run(ctx, d))
+}
+
+// typed is what a person types to run the program again. "go run ." starts a file
+// in a folder of go's, which is gone afterwards.
+func typed(program string) string {
+	switch {
+	case program == "":
+		return "onced"
+	case slices.ContainsFunc(strings.Split(filepath.ToSlash(program), "/"), func(folder string) bool {
+		return strings.HasPrefix(folder, "go-build")
+	}):
+		return "go run ."
+	case strings.ContainsAny(program, " \t'\"$\\"):
+		return "onced"
+	}
+	return program
 }
 
 // demoFailure says what to do about the demo's errors.

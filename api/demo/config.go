@@ -42,6 +42,9 @@ type Config struct {
 	// Service is the command that runs the child; the path of a configuration
 	// file is put after it.
 	Service []string
+	// Command is how the person who is told of it runs the demo; empty means
+	// "onced demo".
+	Command string
 	// Environ is the child's environment; variables that begin with ONCED_ are
 	// left out.
 	Environ []string

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,10 +213,11 @@ Try to get an order charged twice:
   curl %[2]s/stats
 
 Switches: POST /toggle/ and delay, duplicate, drop, crash, keys or reset.
-All at once:   onced demo --orders 1000 --clients 50 --faults all --seed 7
-Without onced: onced demo --orders 200 --unprotected
+All at once:   %[5]s --orders 1000 --clients 50 --faults all --seed 7
+Without onced: %[5]s --orders 200 --unprotected
 Ctrl-C ends it.
-`, against, url, d.config.Data, continued(len(d.now().shop.snapshot()), url))
+`, against, url, d.config.Data, continued(len(d.now().shop.snapshot()), url), cmp.Or(d.config.Command,
+		"onced demo"))
 }
 
 // continued says which orders were there before.
