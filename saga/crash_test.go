@@ -183,8 +183,9 @@ func outages(points []faultkv.Point) (out [][]faultkv.Plan) {
 		}
 		for _, tries := range []int{saveTries, 2*saveTries - 1, 2 * saveTries} {
 			for _, how := range [][2]faultkv.When{
-				{faultkv.Before, faultkv.Before}, {faultkv.Lost, faultkv.Before}, {faultkv.Kept, faultkv.Before},
-				{faultkv.Before, faultkv.Kept}, {faultkv.Lost, faultkv.Lost}, {faultkv.Kept, faultkv.Kept},
+				{faultkv.Before, faultkv.Before}, {faultkv.Lost, faultkv.Before},
+				{faultkv.Kept, faultkv.Before}, {faultkv.Before, faultkv.Kept},
+				{faultkv.Lost, faultkv.Lost}, {faultkv.Kept, faultkv.Kept},
 			} {
 				plans := []faultkv.Plan{{Point: p.N, When: how[0]}}
 				for i := range tries - 1 {

@@ -370,10 +370,11 @@ func TestIK27_FreedTwiceIsAnsweredTheSame(t *testing.T) {
 			r.Errorf("record %+v, %d commits", d.Record, r.commits.Load()-before)
 		}
 		r.clock.add(time.Hour)
-		if n, err := r.feed.Trim(r.Context(), r.store, feed.Retention{MaxAge: time.Minute}); n != 1 || err != nil {
+		n, err := r.feed.Trim(r.Context(), r.store, feed.Retention{MaxAge: time.Minute})
+		if n != 1 || err != nil {
 			r.Fatal(n, err)
 		}
-		_, err := r.book.Resolve(r.Context(), v)
+		_, err = r.book.Resolve(r.Context(), v)
 		if !errors.Is(err, ErrStale) || !strings.Contains(err.Error(), "may have freed the key") {
 			r.Errorf("when nobody knows any more: %v", err)
 		}

@@ -251,7 +251,9 @@ const (
 
 // with runs f and, in the same transaction, sets the order to status when the
 // decision is kind.
-func (p *process) with(f func(kv.Writer) (Decision, error), kind Kind, status string) (d Decision, err error) {
+func (p *process) with(
+	f func(kv.Writer) (Decision, error), kind Kind, status string,
+) (d Decision, err error) {
 	err = p.store.Update(context.Background(), func(w kv.Writer) error {
 		got, err := f(w)
 		if err == nil && got.Kind == kind {
@@ -457,7 +459,8 @@ func enumerate(t *testing.T, l *life, open func(kv.Clock) kv.Store, plans ...[]f
 	if got, err := p.order(); err != nil || l.tx && got != "paid" {
 		fail("the order is %q, %v", got, err)
 	}
-	if page, err := p.feed.Read(context.Background(), p.inner, "", 10); err != nil || len(page.Events) != p.acts {
+	page, err := p.feed.Read(context.Background(), p.inner, "", 10)
+	if err != nil || len(page.Events) != p.acts {
 		fail("%d notifications of %d acts, %v", len(page.Events), p.acts, err)
 	}
 	if rep, err := invariant.Check(context.Background(), p.inner, Rules()...); err != nil || !rep.OK() {

@@ -279,7 +279,8 @@ func TestListings(t *testing.T) {
 					r.Fatal(err)
 				}
 				for _, c := range p.Claims {
-					if c.Record.TokenSum != [32]byte{} || c.Record.Intent != nil || c.Record.Result.Data != nil {
+					if c.Record.TokenSum != [32]byte{} || c.Record.Intent != nil ||
+						c.Record.Result.Data != nil {
 						r.Error("a listing shows a token, an intent or a result")
 					}
 					keys = append(keys, c.ID.Key)
@@ -372,6 +373,37 @@ func TestDamagedRowHidesNoOther(t *testing.T) {
 	r.store = nil // its rules are broken on purpose
 }
 
+// litter puts rows in front of good ones: index rows that belong to no claim, one
+// in the wrong place, and two rows per table whose keys cannot be read.
+func litter(r *rig, orphans int) {
+	r.Helper()
+	before := start.Add(-time.Hour)
+	rows := map[kv.TableID][]kv.Key{
+		openTable: {indexKey(start.Add(-time.Minute), ask("A", numbered(0)).ID)}, recordTable.ID(): nil,
+		expiryTable: nil,
+	}
+	for table := range rows {
+		rows[table] = append(rows[table], kv.Key{1}, append(kv.Key{}.Time(before), 'x'))
+	}
+	for i := range orphans {
+		key := indexKey(before, ID{"s", fmt.Sprint("none-", i)})
+		rows[openTable], rows[expiryTable] = append(rows[openTable], key), append(rows[expiryTable], key)
+	}
+	err := r.store.Update(r.Context(), func(w kv.Writer) error {
+		for table, keys := range rows {
+			for _, key := range keys {
+				if err := w.Put(table, key, []byte{}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
 // Rows whose keys cannot be read, and index rows that belong to no claim, stand in
 // front of good ones: they stop no pass and no listing.
 func TestDamagedKeysAndOrphansStopNoPass(t *testing.T) {
@@ -382,31 +414,7 @@ func TestDamagedKeysAndOrphansStopNoPass(t *testing.T) {
 		r.want(Acquired)(r.begin(ask("A", numbered(i))))
 	}
 	r.want(Finished)(r.book.Done(r.Context(), ask("A", numbered(1)).Ref(), text("paid")))
-	err := r.store.Update(r.Context(), func(w kv.Writer) error {
-		for i := range orphans {
-			id := ID{"s", fmt.Sprint("none-", i)}
-			for _, table := range []kv.TableID{openTable, expiryTable} {
-				if err := w.Put(table, indexKey(start.Add(-time.Hour), id), []byte{}); err != nil {
-					return err
-				}
-			}
-		}
-		// an open row in the wrong place, and keys that are none, before and behind
-		if err := w.Put(openTable, indexKey(start.Add(-time.Minute), ask("A", numbered(0)).ID), nil); err != nil {
-			return err
-		}
-		for _, table := range []kv.TableID{openTable, expiryTable, recordTable.ID()} {
-			for _, key := range [][]byte{{1}, append(kv.Key{}.Time(start.Add(-time.Hour)), 'x')} {
-				if err := w.Put(table, key, []byte{}); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	litter(r, orphans)
 	r.restart()
 	for name, f := range map[string]func(context.Context, Query) (Page, error){
 		"open": r.book.ListOpen, "all": r.book.List,
@@ -521,8 +529,8 @@ func TestRulesFindWhatIsBroken(t *testing.T) {
 
 func TestRulesFindRecordsThatContradictThemselves(t *testing.T) {
 	t.Parallel()
-	ok := Record{State: Pending, Owner: Owner{Local: true, Epoch: 1}, Try: 1, TokenSum: [32]byte{1}, FirstAt: start,
-		CreatedAt: start, UpdatedAt: start, Version: 1}
+	ok := Record{State: Pending, Owner: Owner{Local: true, Epoch: 1}, Try: 1, TokenSum: [32]byte{1},
+		FirstAt: start, CreatedAt: start, UpdatedAt: start, Version: 1}
 	if f := ok.faults(); len(f) > 0 {
 		t.Fatal(f)
 	}
