@@ -108,7 +108,8 @@ func (s *settings) stepProblem() string {
 	switch {
 	case s.key != nil || s.principal != nil || s.fingerprint != nil || s.intent != nil ||
 		s.oldResult != nil ||
-		s.encodeResult != nil || s.tracer != nil || s.scope != nil || s.resultType != typeJSON || s.wait != DefaultWait:
+		s.encodeResult != nil || s.tracer != nil || s.scope != nil || s.resultType != typeJSON ||
+		s.wait != DefaultWait:
 		return "has an option that is not for steps"
 	case s.timeout <= 0:
 		return fmt.Sprintf(positive, "Timeout", s.timeout)

@@ -309,7 +309,8 @@ func (e *Engine) park(id, why string) {
 		}
 		err = c.apply(machine.Event{Kind: machine.Recover})
 		if err == nil {
-			err = c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldBroken, Text: cut(why, maxError)})
+			err = c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldBroken, Text: cut(why,
+				maxError)})
 		}
 		if err != nil {
 			return err

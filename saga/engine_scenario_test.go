@@ -627,7 +627,8 @@ func TestARunOnWhichTheEngineFailsIsHeldAndHarmsNoOther(t *testing.T) {
 		settle()
 		counted = -3 // the third commit from here on
 		f := s.failed(ErrNeedsPerson)
-		if v := s.view(f.Run); v.State.Hold != machine.HoldBroken || v.State.Steps[1].Status != machine.Unknown {
+		if v := s.view(f.Run); v.State.Hold != machine.HoldBroken ||
+			v.State.Steps[1].Status != machine.Unknown {
 			t.Errorf("held for %s: %s", v.State.Hold, v.State.Reason)
 		}
 		if _, err := s.engine.Run(s.Context(), s.def(), "other", theOrder); err != nil {
