@@ -162,10 +162,8 @@ func (m *move) settle() {
 	if m.s.Back {
 		m.s.Status = Compensating
 	}
-	for i := range m.s.Steps {
-		if m.s.Steps[i].Undo == UndoStuck {
-			m.s.Status = Stuck
-		}
+	if i := m.current(); i >= 0 && m.s.Steps[i].Undo == UndoStuck {
+		m.s.Status = Stuck
 	}
 	if m.s.Hold != HoldNone {
 		m.s.Status = Held

@@ -230,6 +230,21 @@ var plays = map[string]string{
 		3s begin          -> compensating a=done/started b=done/done call:undo:a#2
 		3s result done    -> compensated a=done/done b=done/done tell`,
 
+	"a success that becomes known in a stuck run is undone all the same": `
+		step a undo
+		step b undo check=0s n=1
+		0s begin          -> running a=started call:action:a#1
+		0s result done    -> running a=done b=ready action:b
+		0s begin          -> running a=done b=started call:action:b#1
+		0s result unknown -> running a=done b=unknown? check:b@1s
+		1s found b absent -> compensating a=done/due b=refused undo:a
+		1s begin          -> compensating a=done/started b=refused call:undo:a#1
+		1s result refused -> stuck a=done/stuck b=refused tell
+		2s signal b done  -> compensating a=done/stuck b=done/due undo:b
+		2s begin          -> compensating a=done/stuck b=done/started call:undo:b#1
+		2s result done    -> stuck a=done/stuck b=done/done tell
+		3s mark_done a    -> compensated a=done/done b=done/done tell`,
+
 	"SG15 after the pivot a failure is tried again, never undone": `
 		step a undo
 		step b pivot
