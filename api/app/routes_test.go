@@ -1,7 +1,9 @@
 package app
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -65,5 +67,48 @@ func TestWarningsNameTheRequest(t *testing.T) {
 	}
 	if lines != 2 {
 		t.Errorf("%s", r.log)
+	}
+}
+
+// One outcome that nobody knows is one warning, however the answer broke and
+// however often it is asked for.
+func TestUnknownOutcomeIsOneWarning(t *testing.T) {
+	for name, answer := range map[string]string{"no answer": "", "half an answer": "HTTP/1.1 200 OK\r\n" +
+		"Content-Length: 10\r\n\r\nhalf"} {
+		t.Run(name, func(t *testing.T) {
+			upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.WriteString(conn, answer)
+				_ = conn.Close()
+			}))
+			defer upstream.Close()
+			r := start(t, options(t, "routes: [{path: /charges, principal: shop, upstream: '"+upstream.URL+"'}]\n"))
+			for _, want := range []int{http.StatusBadGateway, http.StatusConflict, http.StatusConflict} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/charges",
+					strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Header.Set("Idempotency-Key", "k")
+				res, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				if res.StatusCode != want {
+					t.Errorf("%d, want %d", res.StatusCode, want)
+				}
+			}
+			if err := r.end(); err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(r.log.String(), "level=WARN"); n != 1 {
+				t.Errorf("%d warnings:\n%s", n, r.log)
+			}
+		})
 	}
 }
