@@ -15,7 +15,7 @@ const atOnce = 2
 
 // fewest is how many mutants there are at least. Whoever adds some may raise it;
 // who takes some away lowers it with a reason.
-const fewest = 230
+const fewest = 275
 
 // TestMutants runs every mutant that a package of this module lists.
 func TestMutants(t *testing.T) {
