@@ -193,6 +193,7 @@ func TestHostileAnswers(t *testing.T) {
 			"\r\n\r\n", 0},
 		"a header with a NUL":     {"HTTP/1.1 201 Yes\r\nX: evil\x00\r\nContent-Length: 0\r\n\r\n", 0},
 		"a name with a blank":     {"HTTP/1.1 201 Yes\r\nX evil: b\r\nContent-Length: 0\r\n\r\n", 0},
+		"a control character":     {"HTTP/1.1 201 Yes\r\nX: evil\x01\r\nContent-Length: 0\r\n\r\n", 502},
 		"a status line with more": {"HTTP/1.1 201 evil\r\nContent-Length: 0\r\n\r\n", 201},
 		"two lengths": {"HTTP/1.1 201 Yes\r\nContent-Length: 1\r\nContent-Length: 4" +
 			"\r\n\r\nevil", 502},
