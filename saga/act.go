@@ -93,15 +93,17 @@ func (c *call[A, R]) unknown(r claim.Record, cause error, after time.Duration) *
 // run causes the effect and stores its outcome. The caller owns the key, and may
 // cause the effect once.
 func (c *call[A, R]) run(ctx context.Context) (Result[R], error) {
-	returned := false
+	why, stored := "the function ended its goroutine", false
 	defer func() {
-		if !returned { // the function called runtime.Goexit
-			_, _ = c.save(ctx, c.recordUnknown("the function ended its goroutine"))
+		if !stored { // it, or what reads its outcome, panicked or called Goexit
+			_, _ = c.save(ctx, c.recordUnknown(why))
 		}
 	}()
 	v, err := c.effect(ctx)
-	returned = true
-	return c.store(ctx, v, err)
+	why = "the outcome could not be read"
+	res, err := c.store(ctx, v, err)
+	stored = true
+	return res, err
 }
 
 // effect runs the function. The context does not end with the caller's: an

@@ -79,7 +79,9 @@
 // number or a count of tries. Do nothing in the function but the one effect. Mark
 // an error as Refused or NotDone only on the callee's word, or from before the
 // call. Run claim.Book.Recover after the start and claim.Book.SweepExpired and
-// [SweepOnce] from time to time.
+// [SweepOnce] from time to time. Wait for the calls under way before closing the
+// store: whoever opens it next takes them for dead, and may find nothing of an
+// effect that is still to come.
 //
 // # Sagas
 //

@@ -44,14 +44,21 @@ func (c *call[A, R]) settle(ctx context.Context, r claim.Record) (Result[R], err
 // lookUp asks the callee. That it knows nothing counts only if the last send had
 // settled before the look-up began, hence the instant of the takeover.
 func (c *call[A, R]) lookUp(ctx context.Context, r claim.Record) looked[R] {
-	returned := false
+	why, told := "the look-up ended its goroutine", false
 	defer func() {
-		if !returned { // the look-up called runtime.Goexit
-			_, _ = c.save(ctx, c.recordFinding(claim.Finding{Reason: "the look-up ended its goroutine"}))
+		if !told { // it, or what reads its answer, panicked or called Goexit
+			_, _ = c.save(ctx, c.recordFinding(claim.Finding{Reason: why}))
 		}
 	}()
 	v, found, err := c.callCheck(ctx, r)
-	returned = true
+	why = "the answer of the look-up could not be read"
+	l := c.looked(r, v, found, err)
+	told = true
+	return l
+}
+
+// looked reads the answer of a look-up.
+func (c *call[A, R]) looked(r claim.Record, v R, found bool, err error) looked[R] {
 	switch {
 	case err == nil && found:
 		return looked[R]{value: v, Finding: claim.Finding{Answer: claim.FoundDone, Result: c.encoded(v)}}

@@ -61,6 +61,8 @@
 //   - Report an outcome for every key it holds, [Book.Unknown] after a panic. The
 //     claim of a local owner that forgets is in flight until the process ends.
 //   - Not start an effect when the error of Begin is not nil.
+//   - End its local owners before it closes the store: at the next opening they
+//     count as dead.
 //   - Compute the fingerprint over the raw bytes of the request.
 //   - Run [Book.Recover] after the start and from time to time, and
 //     [Book.SweepExpired] in the background.
