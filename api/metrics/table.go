@@ -64,7 +64,7 @@ var (
 	claimDecisions = []string{"finished", "freed", "still_unknown", "cleared", "extended", "may_resend",
 		other}
 	claimStates = []string{"pending", "unknown", "unreadable"}
-	outcomes    = []string{"done", "refused", "retry", "unknown", other}
+	outcomes    = []string{"done", "refused", "retry", "credentials", "unknown", other}
 	results     = []string{"ok", "failed"}
 )
 

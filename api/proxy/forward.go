@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 
+	"onced/api/config"
 	"onced/api/problem"
 	"onced/saga"
 	"onced/saga/idemhttp"
@@ -15,9 +20,14 @@ import (
 
 // Problems that only the proxy has.
 const (
-	codeFailed  = idemhttp.Code(problem.UpstreamFailed)
-	codeTimeout = idemhttp.Code(problem.UpstreamTimeout)
+	codeFailed      = idemhttp.Code(problem.UpstreamFailed)
+	codeTimeout     = idemhttp.Code(problem.UpstreamTimeout)
+	codeCredentials = idemhttp.Code(problem.UpstreamCredentials)
 )
+
+// OutcomeCredentials is what an [Observer] is told of a request that did not happen
+// because the upstream does not accept our credentials. It calls for an operator.
+const OutcomeCredentials = "credentials"
 
 // observed is perform for those who count.
 func (rt *route) observed(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.Response, error) {
@@ -27,11 +37,14 @@ func (rt *route) observed(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.
 	clock := rt.proxy.cfg.Clock
 	began := clock.Now()
 	resp, err := rt.perform(ctx, x)
-	outcome := saga.OutcomeOf(err)
+	outcome := saga.OutcomeOf(err).String()
 	if err == nil {
-		outcome = rt.classify(resp)
+		outcome = rt.classify(resp).String()
 	}
-	rt.proxy.cfg.Observer.UpstreamDone(rt.name, outcome.String(), clock.Now().Sub(began))
+	if p, ok := errors.AsType[*idemhttp.Problem](err); ok && p.Code == codeCredentials {
+		outcome = OutcomeCredentials
+	}
+	rt.proxy.cfg.Observer.UpstreamDone(rt.name, outcome, clock.Now().Sub(began))
 	return resp, err
 }
 
@@ -49,24 +62,60 @@ func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.R
 	resp, sent, err := rt.send.send(req)
 	if err != nil {
 		cancel()
-		rt.proxy.cfg.Logger.WarnContext(ctx, "an upstream did not answer", "route", rt.name,
+		level := slog.LevelWarn
+		if sent {
+			level = slog.LevelInfo // idemhttp warns of the outcome, which is unknown
+		}
+		rt.proxy.cfg.Logger.Log(ctx, level, "an upstream did not answer", "route", rt.name,
 			"downstream_key", key, "sent", sent, "error", err)
-		return nil, failure(err, sent)
+		return nil, rt.failure(err, sent)
+	}
+	if rt.ourCredentials(x.Request, resp.StatusCode) && rt.Outcomes.Retry.Has(resp.StatusCode) {
+		cancel()
+		_ = resp.Body.Close() // it is for us, and says nothing to the client
+		rt.logCredentials(ctx, resp.StatusCode)
+		return nil, saga.NotDone(&idemhttp.Problem{Code: codeCredentials, Detail: credentialsDetail,
+			Cause: fmt.Sprintf("the service behind answered %d: it does not accept onced's credentials",
+				resp.StatusCode)})
 	}
 	out, err := rt.receive(resp, cancel)
 	if err != nil {
 		cancel()
 		_ = resp.Body.Close() // it is broken
-		rt.proxy.cfg.Logger.WarnContext(ctx, "an upstream's answer cannot be used", "route", rt.name,
+		rt.proxy.cfg.Logger.InfoContext(ctx, "an upstream's answer cannot be used", "route", rt.name,
 			"downstream_key", key, "status", resp.StatusCode, "error", err)
-		return nil, failure(err, true)
+		return nil, rt.failure(err, true)
 	}
 	return out, nil
 }
 
+const credentialsDetail = "the service behind does not accept onced's credentials; nothing was done, and your " +
+	"token is not at fault"
+
+// ourCredentials reports that a status complains of what the route sent, and not
+// of what the client did.
+func (rt *route) ourCredentials(in *http.Request, status int) bool {
+	switch status {
+	case http.StatusProxyAuthRequired:
+		return true // the client's are not passed on
+	case http.StatusUnauthorized:
+		passedOn := rt.Principal != token && in.Header.Get("Authorization") != "" &&
+			!slices.ContainsFunc(rt.Headers, isAuthorization)
+		return !passedOn
+	}
+	return false
+}
+
+func isAuthorization(h config.Header) bool { return strings.EqualFold(h.Name, "Authorization") }
+
+func (rt *route) logCredentials(ctx context.Context, status int) {
+	rt.proxy.cfg.Logger.ErrorContext(ctx, "an upstream does not accept our credentials; correct the route's "+
+		"headers", "route", rt.name, "status", status)
+}
+
 // failure says what became of a request that has no answer. One that was not
 // sent definitely did not happen; every other may have.
-func failure(err error, sent bool) error {
+func (rt *route) failure(err error, sent bool) error {
 	p := &idemhttp.Problem{Code: codeFailed, Detail: "the service behind could not be reached; nothing was " +
 		"done"}
 	timeout := isTimeout(err)
@@ -80,8 +129,12 @@ func failure(err error, sent bool) error {
 	if timeout {
 		p.Cause = "the service behind has the request, but did not answer in time"
 	}
-	p.Detail = p.Cause + "; it may have happened. Send the same request with the same key again, never " +
-		"another key"
+	p.Detail = p.Cause + "; it may have happened. "
+	if rt.Check == nil && !rt.Repeatable {
+		p.Detail += "A person has to find out and resolve the claim; do not use another key"
+	} else {
+		p.Detail += "Send the same request with the same key again, never another key"
+	}
 	return p
 }
 
@@ -102,7 +155,7 @@ func (rt *route) receive(resp *http.Response, cancel context.CancelFunc) (*idemh
 		return nil, errStatus
 	}
 	out := &idemhttp.Response{Status: resp.StatusCode, Header: resp.Header}
-	for _, name := range []string{"Request-Id", idemhttp.ReplayedHeader} {
+	for _, name := range []string{"Request-Id", idemhttp.ReplayedHeader, idemhttp.OutcomeHeader} {
 		out.Header.Del(name) // they are ours to say
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(rt.keep)+1))

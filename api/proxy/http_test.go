@@ -365,6 +365,35 @@ func TestPassThroughStreams(t *testing.T) {
 	}
 }
 
+// A client that does not send its body is not the upstream's fault.
+func TestPassThroughOfSlowBodies(t *testing.T) {
+	w := newWire(t, func(_ *wire, _ int, _ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
+	s := newSetup(t, plain+"  timeout: 200ms\n  key: ignore\n", w.url())
+	const head = "POST /charges HTTP/1.1\r\nHost: x\r\n"
+	for request, code := range map[string]string{
+		head + "Content-Length: 5\r\n\r\nab":                            "408 request_timeout",
+		head + "Content-Length: 2\r\n\r\nab":                            "504 upstream_timeout",
+		head + "Transfer-Encoding: chunked\r\n\r\nthis is no chunk\r\n": "400 bad_request",
+	} {
+		resp, body := s.raw(request)
+		if got := fmt.Sprint(resp.StatusCode, " ", code[4:]); got != code || !strings.Contains(body, `"`+code[4:]+`"`) {
+			t.Errorf("%q: %s %s", request, got, body)
+		}
+	}
+}
+
+// Our credentials at an upstream are no matter of the client's on unguarded
+// requests either.
+func TestPassThroughWithWrongCredentials(t *testing.T) {
+	g := newGateway(t)
+	g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(401); return true }
+	s := newSetup(t, plain, g.URL)
+	resp, body := s.call("GET", "/charges", "")
+	want(t, reply{resp, body}, 502, `"upstream_credentials"`, false)
+	resp, body = s.call("GET", "/charges", "", "Authorization", "Basic x")
+	want(t, reply{resp, body}, 401, "", false)
+}
+
 func TestPassThroughTimeout(t *testing.T) {
 	w := newWire(t, func(_ *wire, _ int, _ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) })
 	s := newSetup(t, plain+"  timeout: 100ms\n", w.url())

@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -311,7 +313,7 @@ func TestIK12_RefusalsAreFinal(t *testing.T) {
 }
 
 func TestIK13_NotDoneFreesTheKey(t *testing.T) {
-	for _, status := range []int{401, 407, 409, 425, 429} {
+	for _, status := range []int{409, 425, 429} {
 		g := newGateway(t)
 		g.answer = func(n int, w http.ResponseWriter, _ *http.Request) bool {
 			if n == 1 {
@@ -329,6 +331,78 @@ func TestIK13_NotDoneFreesTheKey(t *testing.T) {
 		resp, body = s.call("POST", "/charges", "corrected", "Idempotency-Key", "k")
 		want(t, reply{resp, body}, 201, "", false)
 		g.oneKey(t, 2)
+	}
+}
+
+// An upstream that does not accept our credentials is no reason to blame those of
+// the client, and one to wake an operator.
+func TestIK13_OurCredentialsAreWrong(t *testing.T) {
+	const own = plain + "  headers: [{name: Authorization, value: of-the-route}]\n"
+	byToken := strings.Replace(plain, "principal: shop", "principal: token", 1)
+	for _, c := range []struct {
+		yaml    string
+		status  int
+		through bool // the upstream's own words are passed on
+	}{
+		{plain, 401, true}, {plain, 407, false}, {own, 401, false}, {byToken, 401, false}, {byToken, 407, false},
+		{own + "  outcomes: {refused: [401]}\n", 401, true},
+	} {
+		g := newGateway(t)
+		g.answer = func(n int, w http.ResponseWriter, _ *http.Request) bool {
+			if n == 1 {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				w.WriteHeader(c.status)
+			}
+			return n == 1
+		}
+		var told outcomes
+		var log bytes.Buffer
+		s := newSetup(t, c.yaml, g.URL, func(cfg *Config) {
+			cfg.Observer, cfg.Logger = &told, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		resp, body := s.pay("Authorization", "Bearer shop")
+		if c.through {
+			want(t, reply{resp, body}, c.status, "", false)
+			continue
+		}
+		want(t, reply{resp, body}, 502, `"upstream_credentials"`, false)
+		if len(resp.Header["Www-Authenticate"]) > 0 || resp.Header.Get("Idempotency-Outcome") != "" ||
+			told.all() != "credentials" || !strings.Contains(log.String(), "level=ERROR") {
+			t.Errorf("%v %q %s", resp.Header, told.all(), log.String())
+		}
+		resp, body = s.pay("Authorization", "Bearer shop")
+		want(t, reply{resp, body}, 201, "", false)
+		if told.all() != "credentials done" {
+			t.Errorf("%q", told.all())
+		}
+	}
+}
+
+// outcomes is an Observer.
+type outcomes struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (o *outcomes) UpstreamDone(_, outcome string, _ time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, outcome)
+}
+
+func (o *outcomes) all() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.got, " ")
+}
+
+// Whom to wait for is said as it is.
+func TestIK10_WhoSettlesIt(t *testing.T) {
+	for yaml, part := range map[string]string{plain: "A person has to find out", checked: "Send the same request",
+		repeatable: "Send the same request"} {
+		g := newGateway(t)
+		g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }
+		newSetup(t, yaml, g.URL).pays(502, part, false)
 	}
 }
 
@@ -496,7 +570,7 @@ func TestIK19_ByteForByte(t *testing.T) {
 }
 
 func TestIK19_EmptyAnswers(t *testing.T) {
-	for _, status := range []int{200, 204, 304} {
+	for _, status := range []int{200, 204, 205, 304} {
 		g := newGateway(t)
 		g.answer = func(_ int, w http.ResponseWriter,
 			_ *http.Request) bool {
@@ -578,7 +652,7 @@ func TestIK25_RawBytes(t *testing.T) {
 
 func TestIK27_AfterAPersonHasDecided(t *testing.T) {
 	for verdict, status := range map[claim.Verdict]int{
-		claim.VerdictDone: 200, claim.VerdictRefused: 409, claim.VerdictFree: 201,
+		claim.VerdictDone: 200, claim.VerdictRefused: 422, claim.VerdictFree: 201,
 	} {
 		g := newGateway(t)
 		g.answer = func(n int, w http.ResponseWriter, _ *http.Request) bool {

@@ -64,7 +64,8 @@ type Config struct {
 // concurrent use.
 type Observer interface {
 	// UpstreamDone reports one guarded request that was sent on, or could not be.
-	// Route is its route's name; outcome is that of saga.Outcome.
+	// Route is its route's name; outcome is that of saga.Outcome, or
+	// OutcomeCredentials.
 	UpstreamDone(route, outcome string, took time.Duration)
 }
 

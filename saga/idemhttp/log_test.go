@@ -39,12 +39,13 @@ func TestLogHasNoPanicValue(t *testing.T) {
 	for range 2 {
 		serve(h, post("k", "{}"))
 	}
-	early := (&Handler{cfg: cfg}).failure(post("k", "{}"), saga.NotDone(&saga.PanicError{Value: "secret of it"}))
+	early := (&Handler{cfg: cfg}).failure(post("k", "{}"),
+		saga.NotDone(&saga.PanicError{Value: "secret of it"}))
 	if early.Code != CodeInternal {
 		t.Errorf("%v", early)
 	}
-	if got := log.String(); strings.Contains(got, "secret") || strings.Count(got, "a handler panicked") != 1 ||
-		!strings.Contains(got, "type=string") || !strings.Contains(got, "log_test.go") {
+	if got := log.String(); strings.Contains(got, "secret") ||
+		strings.Count(got, "a handler panicked") != 1 || !strings.Contains(got, "type=string") || !strings.Contains(got, "log_test.go") {
 		t.Errorf("%s", got)
 	}
 }
