@@ -36,12 +36,14 @@ type Route struct {
 	// then required; any other value is a fixed name and needs no token.
 	Principal string `default:"token" key:"principal"`
 
-	// Timeout bounds a call of the upstream from its connection to the last byte
-	// of its answer. Keep it below http.drain_timeout: a stop of the program cuts
+	// Timeout bounds a guarded call of the upstream from its connection to the last
+	// byte of its answer; of a request that passes through, the time until its
+	// answer begins. Keep it below http.drain_timeout: a stop of the program cuts
 	// what takes longer, and leaves its outcome unknown.
 	Timeout time.Duration `default:"20s" key:"timeout" max:"10m" min:"100ms"`
-	// MaxBody bounds the request, 0 means http.max_body; MaxResponse the answer,
-	// of which a longer one counts as unknown.
+	// MaxBody bounds the request, 0 means http.max_body. MaxResponse bounds what is
+	// kept of an answer's body: the status of a longer one decides as always, the
+	// first caller gets it whole, and replays get its status without the body.
 	MaxBody     Bytes `default:"0"    key:"max_body"     max:"12MiB" min:"0"`
 	MaxResponse Bytes `default:"4MiB" key:"max_response" max:"12MiB" min:"1KiB"`
 	// Wait is how long a second request with the same key waits for the first.
@@ -54,7 +56,8 @@ type Route struct {
 	Repeatable  bool          `default:"false" key:"repeatable"`
 	KeyValidFor time.Duration `default:"24h"   key:"key_valid_for" max:"8760h" min:"1s"`
 	// SettlesAfter is how long after a send the upstream is sure to show it to
-	// Check.
+	// Check, and to have come to the outcome of its key: a refusal of a request that
+	// was sent again counts only when the try before is so long ago.
 	SettlesAfter time.Duration `default:"1m" key:"settles_after" max:"168h" min:"1ms"`
 	// Check looks up what became of a request; nil means that there is none.
 	Check *Check `key:"check"`
@@ -70,13 +73,15 @@ type Header struct {
 }
 
 // Outcomes say what a status of the upstream means. A status that none of them
-// has means that the outcome is unknown.
+// has means that the outcome is unknown: by default 3xx, 408 and 5xx.
 type Outcomes struct {
 	// Done: the effect happened. The answer is stored and replayed.
 	Done Statuses `default:"2xx" key:"done"`
 	// Refused: it did not happen and will not. The answer is stored and replayed.
 	Refused Statuses `default:"400,402-405,410,411,413-415,422,431,451" key:"refused"`
 	// Retry: it did not happen and may be asked for again. The key is free again.
+	// 401 and 407 in it mean that the upstream does not accept our credentials: the
+	// client gets 502, and an error is logged.
 	Retry Statuses `default:"401,407,409,425,429" key:"retry"`
 	// Unknown takes statuses out of the three others.
 	Unknown Statuses `key:"unknown"`
