@@ -25,6 +25,12 @@
 //   - Methods are those of the route, and with others: pass GET, HEAD and OPTIONS.
 //     Every other one is refused with 405, TRACE and CONNECT always, and so is a
 //     method in other letters, such as "post", which an upstream may take for POST.
+//   - An answer to a request that may have had its effect has the header
+//     Idempotency-Outcome: unknown, also when it is the upstream's own.
+//   - 401 and 407 of an upstream that complain of the route's credentials are no
+//     answer for a client: it gets 502 upstream_credentials, the key is free, an
+//     error is logged and counted. Only where the client's own Authorization is
+//     passed on is 401 passed on too.
 //   - Dot segments, doubled slashes, backslashes, control characters, also behind
 //     escapes, are refused with 400, and so is a path that a lenient upstream would
 //     take for one of another route: one with path parameters or a slash at its
