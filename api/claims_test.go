@@ -674,7 +674,8 @@ func (r *rig) routeClaim(key, token string) claim.ID {
 	r.t.Helper()
 	id := claim.ID{Scope: claim.RouteScopeOf("acme", "charges"), Key: key}
 	d, err := r.deps.Book.Begin(r.t.Context(), claim.Request{ID: id, Token: token,
-		Fingerprint: sha([]byte("100 EUR")), Owner: claim.LocalOwner(), Intent: []byte(`{"path":"/charges"}`)})
+		Fingerprint: sha([]byte("100 EUR")), Owner: claim.LocalOwner(),
+		Intent: []byte(`{"path":"/charges"}`)})
 	if err != nil || d.Kind != claim.Acquired {
 		r.t.Fatalf("%v %v", d, err)
 	}
@@ -708,8 +709,9 @@ func TestClaimsOfRoutesAreTheProxysOwn(t *testing.T) {
 		t.Errorf("%s", a.raw)
 	}
 	r.ask("globex", "GET "+path, nil).want(t, 404, problem.NotFound)
-	r.ask("operator", "POST "+path+"/resolve", map[string]any{"verdict": "done", "reason": "seen", "result": 1},
-		"If-Match", a.header.Get("ETag")).want(t, 200, "")
+	r.ask("operator", "POST "+path+"/resolve",
+		map[string]any{"verdict": "done", "reason": "seen", "result": 1}, "If-Match",
+		a.header.Get("ETag")).want(t, 200, "")
 }
 
 // An operator says which response a route replays.
@@ -721,8 +723,8 @@ func TestResolveWithAStatus(t *testing.T) {
 		param  string
 	}{
 		{map[string]any{"verdict": "done", "status": 201, "result": map[string]any{"id": "ch_1"}}, 200, ""},
-		{map[string]any{"verdict": "refused", "status": 402, "result_b64": "bm8=", "content_type": "text/plain"},
-			200, ""},
+		{map[string]any{"verdict": "refused", "status": 402, "result_b64": "bm8=",
+			"content_type": "text/plain"}, 200, ""},
 		{map[string]any{"verdict": "done", "status": 204}, 200, ""},
 		{map[string]any{"verdict": "done", "status": 204, "result": 1}, 400, "status"},
 		{map[string]any{"verdict": "done", "status": 199}, 400, "status"},
@@ -765,7 +767,8 @@ func TestRemoteOwnersTakeOverNothingLocal(t *testing.T) {
 				t.Fatal(err)
 			}
 			giveUp := func() {
-				if _, err := r.deps.Book.Unknown(t.Context(), claim.Ref{ID: id, Token: tokenA}, ""); err != nil {
+				_, err := r.deps.Book.Unknown(t.Context(), claim.Ref{ID: id, Token: tokenA}, "")
+				if err != nil {
 					t.Error(err)
 				}
 			}
@@ -776,8 +779,8 @@ func TestRemoteOwnersTakeOverNothingLocal(t *testing.T) {
 				wait = 10
 				go giveUp()
 			}
-			r.ask("acme", "POST /v1/claims", claimBody(state, "token", tokenB, "take_over", true, "wait_s", wait)).
-				want(t, 409, problem.OutcomeUnknown)
+			body := claimBody(state, "token", tokenB, "take_over", true, "wait_s", wait)
+			r.ask("acme", "POST /v1/claims", body).want(t, 409, problem.OutcomeUnknown)
 		})
 	}
 }
@@ -959,7 +962,8 @@ func TestCursorHidesForeignRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		b, _ := idEncoding.DecodeString(sealed)
-		if inner, _ := base64.RawURLEncoding.DecodeString(position); !strings.Contains(string(inner), secret) {
+		inner, _ := base64.RawURLEncoding.DecodeString(position)
+		if !strings.Contains(string(inner), secret) {
 			t.Fatalf("the position does not name the row: %q", inner)
 		}
 		if strings.Contains(sealed, position) || strings.Contains(string(b), secret) ||

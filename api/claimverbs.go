@@ -70,8 +70,8 @@ func (s *Server) verb(
 	case !ownsClaim(caller(c), id):
 		return problem.New(problem.Forbidden, "the claim belongs to another principal")
 	case partsOf(id.Scope).kind != kindOperation:
-		return problem.New(problem.Forbidden, "the claim was not made by POST /v1/claims: onced itself owns it, "+
-			"and an operator can resolve it").About(claimPath(id))
+		return problem.New(problem.Forbidden, "the claim was not made by POST /v1/claims: onced itself owns "+
+			"it, and an operator can resolve it").About(claimPath(id))
 	}
 	if err := s.readJSON(c, in); err != nil {
 		return err

@@ -669,8 +669,9 @@ func TestClaimsOfARouteThatIsGone(t *testing.T) {
 	r := start(t, o)
 	r.get("/livez")
 	for _, key := range []string{"a", "b"} {
-		if _, err := r.app.parts.book.Begin(t.Context(), claim.Request{ID: proxy.ClaimID("shop", "charges", key),
-			Token: "0123456789abcdef", Owner: claim.LocalOwner()}); err != nil {
+		req := claim.Request{ID: proxy.ClaimID("shop", "charges", key), Token: "0123456789abcdef",
+			Owner: claim.LocalOwner()}
+		if _, err := r.app.parts.book.Begin(t.Context(), req); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -685,8 +686,9 @@ func TestClaimsOfARouteThatIsGone(t *testing.T) {
 	}
 	text = other
 	mustReload()
-	if got := r.log.String(); !strings.Contains(got, "add name: charges") || !strings.Contains(got, "claims=2") ||
-		!strings.Contains(got, "level=ERROR") || strings.Count(got, "add name") != 1 {
+	if got := r.log.String(); !strings.Contains(got, "add name: charges") ||
+		!strings.Contains(got, "claims=2") || !strings.Contains(got, "level=ERROR") || strings.Count(got,
+		"add name") != 1 {
 		t.Errorf("a reload says %s", got)
 	}
 	if err := r.end(); err != nil {

@@ -25,7 +25,8 @@ func (a *App) warnOrphans(ctx context.Context, c *config.Config) {
 		page, err := a.parts.book.ListOpen(ctx, q)
 		if err != nil {
 			if ctx.Err() == nil {
-				a.o.Logger.WarnContext(ctx, "the open claims could not be compared with the routes", "err", err)
+				a.o.Logger.WarnContext(ctx, "the open claims could not be compared with the routes",
+					"err", err)
 			}
 			return
 		}
@@ -44,8 +45,8 @@ func (a *App) warnOrphans(ctx context.Context, c *config.Config) {
 	}
 	slices.SortFunc(names, strings.Compare)
 	for _, name := range names {
-		a.o.Logger.ErrorContext(ctx, "claims without an outcome belong to a route that the configuration does "+
-			"not have; a repeated request is not held against them and may be charged again",
+		a.o.Logger.ErrorContext(ctx, "claims without an outcome belong to a route that the configuration "+
+			"does not have; a repeated request is not held against them and may be charged again",
 			"route", name, "claims", counts[name],
 			"remedy", "add name: "+name+" to the route that its requests take now, or resolve the claims: "+
 				"onced claim list --operation="+name)

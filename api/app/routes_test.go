@@ -41,7 +41,8 @@ func TestTokensOfRoutes(t *testing.T) {
 // What the proxy says of a request can be found by the id of its answer.
 func TestWarningsNameTheRequest(t *testing.T) {
 	r := start(t, options(t, "routes: [{path: /charges, principal: shop, upstream: 'http://127.0.0.1:1'}]\n"))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/charges", strings.NewReader("{}"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/charges",
+		strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func TestUnknownOutcomeIsOneWarning(t *testing.T) {
 				_ = conn.Close()
 			}))
 			defer upstream.Close()
-			r := start(t, options(t, "routes: [{path: /charges, principal: shop, upstream: '"+upstream.URL+"'}]\n"))
+			r := start(t, options(t, "routes: [{path: /charges, principal: shop, upstream: '"+
+				upstream.URL+"'}]\n"))
 			for _, want := range []int{http.StatusBadGateway, http.StatusConflict, http.StatusConflict} {
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/charges",
 					strings.NewReader("{}"))

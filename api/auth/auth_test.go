@@ -428,8 +428,8 @@ func TestGuessingIsSlowed(t *testing.T) {
 	if err := r.try(never); err != nil {
 		t.Errorf("never seen: %v", err)
 	}
-	if _, err := r.Authenticate(context.Background(), guess, netip.MustParseAddr("192.0.2.2")); !errors.Is(err,
-		ErrRefused) {
+	_, err := r.Authenticate(context.Background(), guess, netip.MustParseAddr("192.0.2.2"))
+	if !errors.Is(err, ErrRefused) {
 		t.Errorf("another address: %v", err)
 	}
 	r.clock.add(40 * time.Second)

@@ -38,19 +38,20 @@ func claimCommands() *command {
 					"  done     it happened; whoever repeats the request gets --result\n" +
 					"  refused  it did not happen and will not; whoever repeats the request gets --result\n" +
 					"  free     it did not happen; the next request with the key will do it\n" +
-					"For the request of a route, --status, --content_type and --result are the response that is\n" +
-					"repeated; without --status it is 200, or 204 without a result, and for refused 409.",
+					"For the request of a route, --status, --content_type and --result are the\n" +
+					"response that is repeated; without --status it is 200, or 204 without a result,\n" +
+					"and for refused 422.",
 				run: claimResolve, flags: func(f *flags) {
 					f.addRemote()
 					f.values["verdict"] = []string{"done", "refused", "free"}
 					f.String("verdict", "", "done, refused or free")
 					f.String("reason", "", "`TEXT` for the audit; required")
-					f.String("result", "", "`FILE` with what repeated requests get, JSON unless --content_type says "+
-						"otherwise; - is stdin")
+					f.String("result", "", "`FILE` with what repeated requests get, JSON unless "+
+						"--content_type says otherwise; - is stdin")
 					f.String("content_type", "", "`TYPE` of the result, for example text/plain")
 					f.Int("status", 0, "HTTP `STATUS` that repeated requests of a route get")
-					f.String("etag", "", "decide only if the claim is as `ETAG` says; see claim show. Without it "+
-						"the claim is shown and decided about as it is shown")
+					f.String("etag", "", "decide only if the claim is as `ETAG` says; see claim show. "+
+						"Without it the claim is shown and decided about as it is shown")
 					f.Bool("yes", false, "do it; without it, only say what would happen")
 				},
 			},
@@ -195,8 +196,8 @@ func claimResolve(ctx context.Context, c *call) error {
 		etag = claim.ETag
 	}
 	if !doit {
-		_, err := fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  %s: %s\n  to do it: the same with --yes "+
-			"--etag='%s'\n", verdict, what, etag)
+		_, err := fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  %s: %s\n  to do it: the same with "+
+			"--yes --etag='%s'\n", verdict, what, etag)
 		return err
 	}
 	answer, err := cl.Resolve(ctx, claim.ID, client.Resolution{ETag: etag, Verdict: verdict, Reason: reason,

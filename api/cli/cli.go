@@ -59,7 +59,8 @@ func OS() Env {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	info, err := os.Stderr.Stat()
 	return Env{
-		Args: os.Args[1:], Program: os.Args[0], Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Args: os.Args[1:], Program: os.Args[0], Environ: os.Environ(),
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Signals: signals, Exit: os.Exit,
 		Terminal: err == nil && info.Mode()&os.ModeCharDevice != 0,
 	}

@@ -98,12 +98,14 @@ func (c *call) withTokens(ctx context.Context, fn func(tokens) error) error {
 		return err
 	}
 	clock := kv.SystemClock()
-	err = app.Offline(ctx, app.Options{Loaded: &config.Loaded{Config: conf}, Clock: clock, Logger: slog.New(slog.DiscardHandler)},
+	err = app.Offline(ctx, app.Options{Loaded: &config.Loaded{Config: conf}, Clock: clock,
+		Logger: slog.New(slog.DiscardHandler)},
 		func(s *auth.Service) error { return fn(&localTokens{s: s, now: clock.Now}) })
 	if errors.Is(err, app.ErrNoStore) {
 		return &failure{what: "there is no store in " + conf.Data, why: err.Error(),
 			try: "--data with the folder of the service, or --url with that of a running one; " +
-				"the first start of onced serve makes the store and prints a token", code: ExitUsage, err: err}
+				"the first start of onced serve makes the store and prints a token",
+			code: ExitUsage, err: err}
 	}
 	if errors.Is(err, kv.ErrLocked) {
 		return &failure{what: "onced is running and holds the store", why: err.Error(),
@@ -221,8 +223,8 @@ func tokenCreate(ctx context.Context, c *call) error {
 		if near := config.Nearest(spec.Role, roles()); near != "" {
 			try = near
 		}
-		return usage("the flag --role cannot be "+strconv.Quote(spec.Role), "allowed: "+strings.Join(roles(), ", "),
-			c.path+" NAME --role="+try)
+		return usage("the flag --role cannot be "+strconv.Quote(spec.Role),
+			"allowed: "+strings.Join(roles(), ", "), c.path+" NAME --role="+try)
 	}
 	switch {
 	case len(c.args) > 0:

@@ -141,7 +141,8 @@ func TestClaimCommands(t *testing.T) {
 	other := s.unknownClaim(shop, "order-2")
 
 	list := s.cli("claim", "list")
-	if list.code != 0 || !strings.Contains(list.out, "operation  charge") || !strings.Contains(list.out, id) || !strings.Contains(list.out, "order-2") ||
+	if list.code != 0 || !strings.Contains(list.out, "operation  charge") ||
+		!strings.Contains(list.out, id) || !strings.Contains(list.out, "order-2") ||
 		!strings.Contains(list.out, "no answer") {
 		t.Errorf("list: %+v", list)
 	}
@@ -179,14 +180,6 @@ func TestClaimCommands(t *testing.T) {
 	if done.code != 0 || !strings.Contains(done.errors, "order-1") || !strings.Contains(done.errors, "etag") {
 		t.Errorf("free, and it shows of what: %+v", done)
 	}
-	if bad := s.cli("claim", "resolve", other, "--verdict=done", "--reason=x", "--yes",
-		"--status=201"); bad.code != ExitFailure || !strings.Contains(bad.errors, "only the claims of routes") {
-		t.Errorf("a status of a claim that is no response: %+v", bad)
-	}
-	if bad := s.cli("claim", "resolve", other, "--verdict=done", "--reason=x",
-		"--status=99"); bad.code != ExitUsage {
-		t.Errorf("a status that is none: %+v", bad)
-	}
 	file := filepath.Join(t.TempDir(), "result.json")
 	os.WriteFile(file, []byte(`{"paid":true}`), 0o600)
 	done = s.cli("claim", "resolve", other, "--verdict=done", "--reason=bank says yes", "--yes", "--result",
@@ -205,6 +198,19 @@ func TestClaimCommands(t *testing.T) {
 	}
 	if none := s.cli("claim", "show", "nonsense"); none.code != ExitFailure || none.out != "" {
 		t.Errorf("a claim that is none: %+v", none)
+	}
+}
+
+func TestStatusOfAResolution(t *testing.T) {
+	s := startService(t, "")
+	id := s.unknownClaim(strings.TrimSpace(s.cli("token", "create", "shop").out), "order-1")
+	resolve := []string{"claim", "resolve", id, "--verdict=done", "--reason=x", "--yes"}
+	if bad := s.cli(append(resolve, "--status=201")...); bad.code != ExitFailure ||
+		!strings.Contains(bad.errors, "only the claims of routes") {
+		t.Errorf("of a claim that is no response: %+v", bad)
+	}
+	if bad := s.cli(append(resolve, "--status=99")...); bad.code != ExitUsage {
+		t.Errorf("that is none: %+v", bad)
 	}
 }
 
@@ -238,10 +244,12 @@ func TestClientCommandsNeedNoSecretsOfTheService(t *testing.T) {
 	s := startService(t, "")
 	_, port, _ := strings.Cut(strings.TrimPrefix(s.url, "http://"), ":")
 	file := filepath.Join(t.TempDir(), "onced.yaml")
-	os.WriteFile(file, []byte("listen: 127.0.0.1:"+port+"\nroutes: [{path: /a, upstream: 'http://h', headers: ["+
+	os.WriteFile(file, []byte("listen: 127.0.0.1:"+port+"\n"+
+		"routes: [{path: /a, upstream: 'http://h', headers: ["+
 		"{name: A, value_env: NOT_SET}, {name: B, value_file: /not/there}]}]\n"), 0o600)
 	for _, words := range [][]string{{"claim", "list"}, {"token", "list"}, {"healthcheck"}} {
-		if got := run(t, append(append([]string{"ONCED_TOKEN=" + s.token}, words...), "--config", file)...); got.code != 0 {
+		got := run(t, append(append([]string{"ONCED_TOKEN=" + s.token}, words...), "--config", file)...)
+		if got.code != 0 {
 			t.Errorf("%v: %+v", words, got)
 		}
 	}

@@ -53,7 +53,7 @@ type Answer struct {
 // see are empty.
 type Claim struct {
 	ID                    string          `json:"id"`                  // names it in the API
-	Kind                  string          `json:"kind,omitempty"`      // operation, route (of the proxy) or other
+	Kind                  string          `json:"kind,omitempty"`      // operation, route or other
 	Scope                 string          `json:"scope"`               // principal and operation in one
 	Principal             string          `json:"principal,omitempty"` // whose it is
 	Operation             string          `json:"operation,omitempty"` // what is done; of a route, its name

@@ -667,16 +667,17 @@ func TestSettings(t *testing.T) {
 
 // A problem shows no password, however broken the URL is that holds it.
 func TestProblemsShowNoCredentials(t *testing.T) {
-	for _, text := range []string{"http://user:s3cret@h/", "http://user:s3c/r@et@h:9/", "http://u:s3cret@h:x/",
-		"user:s3cret@h:9000", "ftp://u:s3cret@h", "https://h/?token=s3cret", "http://s3cret@h",
-		"http://us er:s3cret@h/"} {
+	for _, text := range []string{"http://user:s3cret@h/", "http://user:s3c/r@et@h:9/",
+		"http://u:s3cret@h:x/", "user:s3cret@h:9000", "ftp://u:s3cret@h", "https://h/?token=s3cret",
+		"http://s3cret@h", "http://us er:s3cret@h/"} {
 		_, err := load("routes: [{path: /a, upstream: '" + text + "'}]\n")
 		if err == nil || strings.Contains(err.Error(), "s3c") || !strings.Contains(err.Error(), "***") ||
 			!strings.Contains(err.Error(), "routes[0].upstream") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	for _, text := range []string{"listen: 'http://u:s3cret@h/'\n", "data: ''\nlog: {level: 'http://u:s3cret@h/'}\n",
+	for _, text := range []string{"listen: 'http://u:s3cret@h/'\n",
+		"data: ''\nlog: {level: 'http://u:s3cret@h/'}\n",
 		"http: {trusted_proxies: ['http://u:s3cret@h']}\n",
 		"routes: [{path: 'http://u:s3cret@h/', upstream: 'http://h'}]\n"} {
 		if _, err := load(text); err == nil || strings.Contains(err.Error(), "s3cret") {
@@ -696,7 +697,8 @@ func TestLoadWithoutSecrets(t *testing.T) {
 	if err != nil || l.Config.Listen != "127.0.0.1:7" {
 		t.Fatalf("%v", err)
 	}
-	if _, err := Load(Source{NoSecrets: true, ReadFile: files(map[string]string{DefaultFile: "listn: x"})}); err == nil {
+	wrong := files(map[string]string{DefaultFile: "listn: x"})
+	if _, err := Load(Source{NoSecrets: true, ReadFile: wrong}); err == nil {
 		t.Error("other mistakes pass")
 	}
 }

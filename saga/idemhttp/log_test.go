@@ -45,7 +45,8 @@ func TestLogHasNoPanicValue(t *testing.T) {
 		t.Errorf("%v", early)
 	}
 	if got := log.String(); strings.Contains(got, "secret") ||
-		strings.Count(got, "a handler panicked") != 1 || !strings.Contains(got, "type=string") || !strings.Contains(got, "log_test.go") {
+		strings.Count(got, "a handler panicked") != 1 || !strings.Contains(got, "type=string") ||
+		!strings.Contains(got, "log_test.go") {
 		t.Errorf("%s", got)
 	}
 }
