@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -48,5 +49,15 @@ func TestLogHasNoPanicValue(t *testing.T) {
 		strings.Count(got, "a handler panicked") != 1 || !strings.Contains(got, "type=string") ||
 		!strings.Contains(got, "log_test.go") {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestProblemEndsItsLine(t *testing.T) {
+	t.Parallel()
+	h := guard(t, newBook(t), Config{}, func(http.ResponseWriter, *http.Request) {})
+	resp := serve(h, post("", "{}"))
+	if body := bodyOf(t, resp); !strings.HasSuffix(body, "}\n") ||
+		resp.Header.Get("Content-Length") != strconv.Itoa(len(body)) {
+		t.Errorf("%q of %s bytes", body, resp.Header.Get("Content-Length"))
 	}
 }

@@ -119,6 +119,7 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
 	if err != nil { // texts and numbers
 		body = []byte(`{"code":"internal"}`)
 	}
+	body = append(body, '\n') // for whoever reads it in a terminal
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
