@@ -428,8 +428,13 @@ routes:
 		})
 	}
 	for i := range 10 {
-		s.write(config([]string{"new", "old"}[i%2]))
+		name := []string{"new", "old"}[i%2]
+		s.write(config(name))
 		s.hup("was reloaded", i+1)
+		_, body := s.send("POST", "/a", "", "Idempotency-Key", fmt.Sprint("sesame-", n.Add(1)))
+		if body != name+name+" /"+name+"/a" {
+			t.Errorf("after the reload of %s: %s", name, body)
+		}
 		s.write(strings.Replace(config("bad"), "X-Two", "X Two", 1)) // its first route is right
 		s.hup("was not reloaded", i+1)
 	}
