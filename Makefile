@@ -66,8 +66,8 @@ demo: ## a shop and a gateway to break, with onced between them; ORDERS=1000 for
 	$(GO) run . demo $(if $(ORDERS),--orders=$(ORDERS))
 
 .PHONY: mutants
-mutants: ## mistakes made on purpose, each of which a test must notice
-	$(GO) test -count=1 -v -run '^TestMutants$$' ./kv/kvtest/mutant
+mutants: ## all mistakes made on purpose, each of which a test must notice
+	ONCED_MUTANTS=all $(GO) test -count=1 -v -timeout 90m -run '^TestMutants$$' ./kv/kvtest/mutant
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (5s)
