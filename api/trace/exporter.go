@@ -48,8 +48,10 @@ func newExporter(s *settings, log *slog.Logger) *exporter {
 			TLSClientConfig:     s.tls,
 			TLSHandshakeTimeout: s.timeout,
 			MaxIdleConns:        1,
-			IdleConnTimeout:     time.Minute,
-			ForceAttemptHTTP2:   true,
+			// Longer than the batcher's pause. It also ends a connection that was being
+			// made while Shutdown closed those that there were.
+			IdleConnTimeout:   6 * time.Second,
+			ForceAttemptHTTP2: true,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
