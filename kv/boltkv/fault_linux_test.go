@@ -73,7 +73,7 @@ func childUntilError(path string) error {
 		return nil
 	}
 	defer s.Close()
-	for n := range 4000 {
+	for n := range 400 { // the file grows twice in these
 		id := fmt.Sprintf("1.1.%d", n)
 		err := s.Update(context.Background(), func(w kv.Writer) error { return largeTx(w, id) })
 		if err == nil {
@@ -195,6 +195,9 @@ func childFull(dir string) error {
 	}
 	n := 0
 	for ; err == nil; n++ {
+		if n == 4000 {
+			return errors.New("no error came")
+		}
 		err = s.Update(ctx, func(w kv.Writer) error { return largeTx(w, fmt.Sprintf("1.1.%d", n)) })
 		if err == nil {
 			sayf("ack 1.1.%d", n)
