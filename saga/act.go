@@ -143,12 +143,12 @@ func (c *call[A, R]) store(ctx context.Context, v R, err error) (Result[R], erro
 		}
 		return c.firstAnswer(d.Record, v)
 	case OutcomeRefused:
-		d, saveErr := c.save(ctx, c.record(c.claims.Refused, encodedRefusal(markOf(err).refusal(err))))
+		d, saveErr := c.save(ctx, c.recordRefusal(encodedRefusal(markOf(err).refusal(err))))
 		if saveErr != nil {
 			return c.res, c.notSaved(errors.Join(saveErr, err), "a refusal could not be stored")
 		}
 		if d.Kind == claim.StillUnknown { // an earlier try may have happened
-			return c.res, c.unknown(d.Record, err, soon)
+			return c.res, c.unknown(d.Record, err, c.set.settlesAfter)
 		}
 		return c.answer(d.Record)
 	case OutcomeRetry:
@@ -199,6 +199,16 @@ func (c *call[A, R]) record(
 ) saver {
 	ref := c.req.Ref()
 	return func(ctx context.Context) (claim.Decision, error) { return finish(ctx, ref, res) }
+}
+
+// recordRefusal records a refusal of this send: as the outcome of the key, if that
+// is what a callee that honours keys has answered, else as one that proves nothing
+// while an earlier try is in doubt.
+func (c *call[A, R]) recordRefusal(res claim.Result) saver {
+	if c.settled {
+		return c.recordFinding(claim.Finding{Answer: claim.FoundRefused, Result: res})
+	}
+	return c.record(c.claims.Refused, res)
 }
 
 func (c *call[A, R]) recordUnknown(reason string) saver {

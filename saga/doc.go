@@ -27,7 +27,8 @@
 // where the callee honours [DownstreamKey] ([Repeatable]); or else by a person
 // (claim.Book.Resolve with [Operation.ResultOf] or [RefusalOf]). Time alone never
 // frees it. That a look-up finds nothing is proof only [SettlesAfter] after the
-// last send. While a try is in doubt, a later refusal proves nothing.
+// last send. While a try is in doubt, a later refusal proves nothing by itself: it
+// counts only where the callee honours the key and has settled the try before.
 //
 // # Errors
 //

@@ -257,6 +257,9 @@ type call[A, R any] struct {
 	req claim.Request
 	res Result[R]
 
+	// settled is true when the callee, which honours keys, had come to the outcome
+	// of this one before the last send: what it answers to that is the outcome.
+	settled bool
 	earlier string // traceparent of the call that began what this one settles
 }
 

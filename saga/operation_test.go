@@ -713,10 +713,67 @@ func TestRefusalUnderDoubtProvesNothing(t *testing.T) {
 			t.Errorf("the key is %v", s)
 		}
 		r.gate.set(nil, nil)
+		r.clock.add(DefaultSettlesAfter)
 		if res := r.want(o); res.Value.No != 1 {
 			t.Errorf("got %+v", res)
 		}
 		r.gate.charges(t, 1)
+	}
+}
+
+// A callee that honours keys answers a key with its outcome. But what it answers
+// while the first try may be under way is that of the second alone.
+func TestRefusalOfARepeatIsTheOutcomeOnceTheFirstHasSettled(t *testing.T) {
+	t.Parallel()
+	for _, look := range []bool{false, true} {
+		r := newRig(t)
+		opts := []Option{Repeatable(time.Hour), SettlesAfter(time.Minute)}
+		if look {
+			opts = append(opts, Check(func(context.Context, order, Doubt) (receipt, bool, error) {
+				return receipt{}, false, errors.New("down")
+			}))
+		}
+		o := r.charge(opts...)
+		no := Refused(errors.New("no such card"))
+		r.gate.set(fail(errTimeout), nil)
+		r.wantUnknown(o)
+		r.gate.set(fail(no), nil)
+		r.clock.add(59 * time.Second)
+		e := r.wantUnknown(o) // it was sent again, and refused too soon
+		if e.Held || e.RetryAfter != time.Minute || e.Reason != claim.ReasonRefused || r.gate.calls != 2 {
+			t.Errorf("%+v, %d runs", e, r.gate.calls)
+		}
+		for range 3 { // to send it again now would prove as little, and be as soon
+			r.clock.add(19 * time.Second)
+			e = r.wantUnknown(o)
+		}
+		if e.Held || e.RetryAfter != 3*time.Second || e.Reason != claim.ReasonRefused || r.gate.calls != 2 {
+			t.Errorf("%+v, %d runs", e, r.gate.calls)
+		}
+		r.clock.add(3 * time.Second)
+		if err := r.wantErr(o, ErrRefused); !strings.Contains(err.Error(), "no such card") {
+			t.Error(err)
+		}
+		r.wantErr(o, ErrRefused)
+		if s := r.state(o); s != claim.Refused || r.gate.calls != 3 {
+			t.Errorf("%v, %d runs", s, r.gate.calls)
+		}
+		r.gate.charges(t, 0)
+	}
+}
+
+// Where the key ends before the first try has settled, a person has to decide.
+func TestRefusalOfARepeatOfAnOldKeyIsHeld(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	o := r.charge(Repeatable(time.Minute), SettlesAfter(time.Hour))
+	r.gate.set(fail(errTimeout), nil)
+	r.wantUnknown(o)
+	r.gate.set(fail(Refused(errors.New("no such card"))), nil)
+	r.wantUnknown(o)
+	r.clock.add(time.Hour)
+	if e := r.wantUnknown(o); !e.Held || r.gate.calls != 2 {
+		t.Errorf("%+v, %d runs", e, r.gate.calls)
 	}
 }
 

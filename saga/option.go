@@ -127,6 +127,12 @@ func SettlesAfter(d time.Duration) Option {
 // effect is then settled by running the function again. The time is counted from
 // the first send; claim.DefaultKeyValidFor is the least that real callees
 // promise. With [Check] too, the look-up comes first.
+//
+// A refusal of what was sent again is the outcome of the key only when the try
+// before was [SettlesAfter] ago: until then that may still be under way. Sooner the
+// effect stays unknown, and is sent once more when that time is over. It must be a
+// refusal of the key's owner: what an access rule in front of it answers, without
+// having looked for the key, is to be left unmarked.
 func Repeatable(keyValidFor time.Duration) Option {
 	return Option{func(s *settings) {
 		s.keyValidFor = keyValidFor

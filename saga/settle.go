@@ -15,6 +15,7 @@ type looked[R any] struct {
 	value R             // for FoundDone
 	err   error         // of the look-up
 	after time.Duration // when to ask again, when it is no proof
+	wait  bool          // a repeat after that can settle it
 }
 
 // settle finds out what became of an effect that may have happened. The caller
@@ -26,12 +27,18 @@ func (c *call[A, R]) settle(ctx context.Context, r claim.Record) (Result[R], err
 	}
 	open := l.Answer == claim.NoAnswer || l.Answer == claim.FoundNothing && !l.ProvesAbsence(r, r.UpdatedAt)
 	if open && c.set.keyValidFor > 0 {
+		if wait := c.untilSettled(r, r.UpdatedAt); wait > 0 && r.Reason == claim.ReasonRefused {
+			// It would be refused again, with as little proof.
+			l.Reason, l.after, l.wait = r.Reason, wait, true
+			return c.found(ctx, l)
+		}
 		ref := c.req.Ref()
 		d, err := c.saveOr(ctx, func(ctx context.Context) (claim.Decision, error) {
 			return c.claims.Repeat(ctx, ref, c.set.keyValidFor)
 		}, c.giveUp("the leave to send again could not be stored"))
 		switch {
 		case err == nil && d.Kind == claim.MayResend:
+			c.settled = c.untilSettled(r, d.Record.UpdatedAt) <= 0
 			return c.run(ctx)
 		case !errors.Is(err, claim.ErrTooOld):
 			return c.res, c.notSaved(errors.Join(err, l.err), "the leave to send again could not be stored")
@@ -39,6 +46,12 @@ func (c *call[A, R]) settle(ctx context.Context, r claim.Record) (Result[R], err
 		l.Reason = "the callee may have forgotten the downstream key"
 	}
 	return c.found(ctx, l)
+}
+
+// untilSettled is how long after now the callee is sure to have come to the outcome
+// of what was sent for r before.
+func (c *call[A, R]) untilSettled(r claim.Record, now time.Time) time.Duration {
+	return r.LastSendBefore.Add(c.set.settlesAfter).Sub(now)
 }
 
 // lookUp asks the callee. That it knows nothing counts only if the last send had
@@ -119,7 +132,7 @@ func (c *call[A, R]) found(ctx context.Context, l looked[R]) (Result[R], error) 
 	default: // it is unknown
 	}
 	e := c.unknown(d.Record, l.err, max(l.after, d.RetryAfter, soon))
-	if c.check == nil { // nothing but the repeat, and that is over
+	if c.check == nil && !l.wait { // nothing but the repeat, and that is over
 		e.Held, e.RetryAfter = true, 0
 	}
 	return c.res, e

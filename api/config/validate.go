@@ -84,7 +84,8 @@ func (l *loader) remarks(c *Config) {
 		if drain := c.HTTP.DrainTimeout; r.Key != "ignore" && r.Timeout > drain {
 			l.warnings = append(l.warnings, Problem{Origin: l.originOf(path + ".timeout"),
 				Key: path + ".timeout", Value: formatDuration(r.Timeout),
-				Text:   "is longer than http.drain_timeout, which is " + formatDuration(drain) + ": a stop of onced leaves the outcome of slower requests unknown",
+				Text: "is longer than http.drain_timeout, which is " + formatDuration(drain) +
+					": a stop of onced leaves the outcome of slower requests unknown",
 				Remedy: "shorten it, or give http.drain_timeout and the supervisor more time"})
 		}
 		if _, named := l.origins[path+".name"]; !named && r.Name != "" {

@@ -41,7 +41,7 @@ const (
 	TooManyRequests      Code = "too_many_requests"       // too many failed attempts
 	Internal             Code = "internal"                // something went wrong on our side
 	UpstreamFailed       Code = "upstream_failed"         // the service behind onced did not answer properly
-	UpstreamCredentials  Code = "upstream_credentials"    // the service behind does not take onced's credentials
+	UpstreamCredentials  Code = "upstream_credentials"    // the service behind refuses onced's credentials
 	UpstreamTimeout      Code = "upstream_timeout"        // the service behind onced did not answer in time
 	CommitUnknown        Code = "commit_unknown"          // it is not known whether this was stored
 	StoreFull            Code = "store_full"              // free disk space is low; no new work is accepted

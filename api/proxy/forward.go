@@ -89,8 +89,8 @@ func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.R
 	return out, nil
 }
 
-const credentialsDetail = "the service behind does not accept onced's credentials; nothing was done, and your " +
-	"token is not at fault"
+const credentialsDetail = "the service behind does not accept onced's credentials; nothing was done, " +
+	"and your token is not at fault"
 
 // ourCredentials reports that a status complains of what the route sent, and not
 // of what the client did.

@@ -293,7 +293,8 @@ func TestTraceShowsNoSecrets(t *testing.T) {
 		}
 	})
 	for _, more := range []string{"", "  key: ignore\n"} {
-		s := newSetup(t, plain+"  headers: [{name: Authorization, value: secret-of-the-route}]\n"+more, echo.url())
+		s := newSetup(t,
+			plain+"  headers: [{name: Authorization, value: secret-of-the-route}]\n"+more, echo.url())
 		resp, body := s.raw("TRACE /charges HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 		want(t, reply{resp, body}, 405, `"method_not_allowed"`, false)
 		if strings.Contains(body, "secret-of-the-route") || echo.count() > 0 {
@@ -376,7 +377,8 @@ func TestPassThroughOfSlowBodies(t *testing.T) {
 		head + "Transfer-Encoding: chunked\r\n\r\nthis is no chunk\r\n": "400 bad_request",
 	} {
 		resp, body := s.raw(request)
-		if got := fmt.Sprint(resp.StatusCode, " ", code[4:]); got != code || !strings.Contains(body, `"`+code[4:]+`"`) {
+		if got := fmt.Sprint(resp.StatusCode, " ", code[4:]); got != code ||
+			!strings.Contains(body, `"`+code[4:]+`"`) {
 			t.Errorf("%q: %s %s", request, got, body)
 		}
 	}

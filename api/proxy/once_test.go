@@ -276,9 +276,17 @@ func TestIK10_RefusalAfterDoubt(t *testing.T) {
 		}
 		return true
 	}
-	s := newSetup(t, repeatable, g.URL)
+	clock := claimClock{at: time.Unix(1_000_000, 0)}
+	s := setupOn(t, clock.store(), routesOf(t, repeatable, g.URL))
 	s.pays(502, "", false)
 	s.pays(409, `"outcome_unknown"`, false)
+	s.pays(409, `"retry_after_s":60`, false)
+	g.oneKey(t, 2)
+	// It is the outcome of the key, once the upstream has come to one.
+	clock.add(time.Minute)
+	s.pays(402, "", false)
+	s.pays(402, "", true)
+	g.oneKey(t, 3)
 }
 
 func TestIK10_ServerErrorsAreUnknown(t *testing.T) {
@@ -344,7 +352,8 @@ func TestIK13_OurCredentialsAreWrong(t *testing.T) {
 		status  int
 		through bool // the upstream's own words are passed on
 	}{
-		{plain, 401, true}, {plain, 407, false}, {own, 401, false}, {byToken, 401, false}, {byToken, 407, false},
+		{plain, 401, true}, {plain, 407, false}, {own, 401, false},
+		{byToken, 401, false}, {byToken, 407, false},
 		{own + "  outcomes: {refused: [401]}\n", 401, true},
 	} {
 		g := newGateway(t)
@@ -398,7 +407,8 @@ func (o *outcomes) all() string {
 
 // Whom to wait for is said as it is.
 func TestIK10_WhoSettlesIt(t *testing.T) {
-	for yaml, part := range map[string]string{plain: "A person has to find out", checked: "Send the same request",
+	for yaml, part := range map[string]string{plain: "A person has to find out",
+		checked:    "Send the same request",
 		repeatable: "Send the same request"} {
 		g := newGateway(t)
 		g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }

@@ -47,7 +47,7 @@ func (m Machine) finish(r *Record, now time.Time, token string, o outcome) (Step
 		return again(cur, o)
 	}
 	if o.state == Refused && !cur.ownWordCounts() {
-		return m.noProof(cur, now, "refused, but an earlier try may have happened"), nil
+		return m.noProof(cur, now, ReasonRefused), nil
 	}
 	return put(m.terminal(cur, now, o), now, Finished), nil
 }

@@ -105,6 +105,10 @@ const (
 	CauseNoProof Cause = "no_proof"
 )
 
+// ReasonRefused is the reason of a claim whose last send was refused, which proves
+// nothing by itself: an earlier try may have happened.
+const ReasonRefused = "refused, but an earlier try may have happened"
+
 // Result is the outcome that is stored and replayed.
 type Result struct {
 	// Type tells the caller how to read Data, for example a content type. It is

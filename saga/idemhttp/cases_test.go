@@ -244,6 +244,12 @@ func TestIK10_RepeatableIsSentAgainWithTheSameKey(t *testing.T) {
 		status = 402 // proves nothing: the first send may have had its effect
 		want(t, serve(h, post("k", "{}")), 409, string(CodeOutcomeUnknown), false)
 		status = 429
+		resp := serve(h, post("k", "{}")) // not sent: it would prove as little
+		if resp.Header.Get("Retry-After") != "300" || len(keys) != 2 {
+			t.Errorf("%v, keys %q", resp.Header, keys)
+		}
+		want(t, resp, 409, "the same key again", false)
+		time.Sleep(saga.DefaultSettlesAfter)
 		want(t, serve(h, post("k", "{}")), 409, string(CodeOutcomeUnknown), false)
 		status = 201
 		want(t, serve(h, post("k", "{}")), 201, "", false)
@@ -638,7 +644,9 @@ func TestIK20_TheProblemNamesHeaderLimitAndRemedy(t *testing.T) {
 
 // Two keys that look the same are the same.
 func TestIK20_InvisibleCharacters(t *testing.T) {
-	for _, c := range []string{"\u200b", "\u200d", "\u200e", "\u202e", "\u2066", "\ufeff", "\u00ad", "\u2028"} {
+	for _, c := range []string{
+		"\u200b", "\u200d", "\u200e", "\u202e", "\u2066", "\ufeff", "\u00ad", "\u2028",
+	} {
 		if key, err := ParseKey("a" + c + "b"); err == nil || !strings.Contains(err.Error(), "invisible") {
 			t.Errorf("%q: %q %v", c, key, err)
 		}
