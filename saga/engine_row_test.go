@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -211,6 +212,9 @@ func engineOn(t *testing.T, defs ...*Definition) (kv.Store, *Engine) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Serve(ctx) }()
+	for !e.serving.Load() { // a test may call Serve, too
+		runtime.Gosched()
+	}
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
