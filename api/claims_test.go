@@ -491,7 +491,7 @@ func TestInvalidClaims(t *testing.T) {
 			66)},
 		{"lease_s", 0}, {"lease_s", nil}, {"lease_s", -1}, {"lease_s", 86401}, {"lease_s", "30"}, {"lease_s",
 			1.5},
-		{"lease_s", int64(1)<<63 - 1},
+		{"lease_s", int64(9223372036854775807)},
 		{"wait_s", -1}, {"wait_s", 11}, {"wait_s", int64(1) << 62},
 		{"intent", strings.Repeat("i", 64<<10)}, {"take_over", "yes"}, {"payload", 5},
 	} {
