@@ -490,7 +490,7 @@ func TestTyped(t *testing.T) {
 	for program, want := range map[string]string{
 		"": "onced", "onced": "onced", "./onced": "./onced", "/usr/bin/onced": "/usr/bin/onced",
 		"/tmp/go-build1234/b001/exe/onced": "go run .", "/home/a b/onced": "onced",
-		"/home/ada/.cache/go-build/ab/cd-d/onced": "go run .",
+		"/home/user/.cache/go-build/ab/cd-d/onced": "go run .",
 	} {
 		if got := typed(program); got != want {
 			t.Errorf("%q: %q, want %q", program, got, want)
