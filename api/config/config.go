@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Config are all settings. The tags are its schema: key is the name in the
 // file, default the value when nothing is said, min, max and oneof bound it,
@@ -12,13 +15,21 @@ type Config struct {
 	Listen string `default:"127.0.0.1:8080" key:"listen"`
 	// Data is the folder of the store; it is made when it is not there.
 	Data string `default:"./onced-data" key:"data"`
+	// PublicURL is the base under which others reach the API: callback URLs begin
+	// with it. Empty means http:// and the address that is listened at; see
+	// [Config.Base].
+	PublicURL string `key:"public_url"`
 
 	Log     Log     `key:"log"`
 	Store   Store   `key:"store"`
 	Claims  Claims  `key:"claims"`
+	Sagas   Sagas   `key:"sagas"`
 	HTTP    HTTP    `key:"http"`
 	Auth    Auth    `key:"auth"`
 	Metrics Metrics `key:"metrics"`
+	// Secrets are what definitions of sagas may put into their calls, by name; see
+	// [Secrets].
+	Secrets Secrets `key:"secrets" reload:"yes"`
 	// Routes of the idempotent proxy. Their order does not matter.
 	Routes []Route `key:"routes" reload:"yes"`
 }
@@ -49,6 +60,35 @@ type Claims struct {
 	MaxResult Bytes `default:"8MiB" key:"max_result" max:"15MiB" min:"1KiB"`
 	// Sweep is how often expired keys are removed and dead owners recorded.
 	Sweep time.Duration `default:"1m" key:"sweep" max:"24h" min:"1s"`
+}
+
+// Sagas are the settings of definitions and their runs.
+type Sagas struct {
+	// Definitions are files with definitions, or folders with files that end in
+	// .yaml, .yml or .json. They are trusted: their calls may go to any host.
+	Definitions []string `key:"definitions" reload:"yes"`
+	// Retention is how long a run is kept after its end. Its business key stays
+	// taken for ever.
+	Retention time.Duration `default:"720h" key:"retention" max:"87600h" min:"1h"`
+	// MaxCalls bounds the calls under way at a time, MaxCallsPerDefinition those of
+	// one definition and MaxCallsPerHost those to one host; 0 means MaxCalls.
+	MaxCalls              int `default:"1024" key:"max_calls"                max:"100000" min:"1"`
+	MaxCallsPerDefinition int `default:"0"    key:"max_calls_per_definition" max:"100000" min:"0"`
+	MaxCallsPerHost       int `default:"0"    key:"max_calls_per_host"       max:"100000" min:"0"`
+	// AllowHosts are the hosts, addresses and networks to which definitions that came
+	// by the API may send although they are not public.
+	AllowHosts []string `key:"allow_hosts"`
+	// TLS is what calls show and trust.
+	TLS SagasTLS `key:"tls"`
+}
+
+// SagasTLS are files in PEM for the calls of sagas.
+type SagasTLS struct {
+	// CAFile holds certificates of authorities that are trusted beside the system's.
+	CAFile string `key:"ca_file"`
+	// CertFile and KeyFile are the certificate that calls show; both or none.
+	CertFile string `key:"cert_file"`
+	KeyFile  string `key:"key_file"`
 }
 
 // HTTP are the limits of the servers, the same for each address.
@@ -89,4 +129,13 @@ type Metrics struct {
 	// Listen is an address of their own, on which they need no token; empty means
 	// that they are at /metrics of the API, for tokens with the role metrics.
 	Listen string `key:"listen"`
+}
+
+// Base returns the base of callback URLs, without / at the end. Addr is the
+// address that is listened at, for a configuration that names none.
+func (c *Config) Base(addr string) string {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/")
+	}
+	return "http://" + addr
 }

@@ -229,7 +229,7 @@ data: *x
 => onced.yaml:1:7: is not YAML: unknown anchor 'x' referenced; indent with spaces and put texts with : or # into quotes
 
 <<: {data: a}
-=> onced.yaml:1:1: "<<": is not a key; allowed: listen, data, log, store, claims, http, auth, metrics, routes
+=> onced.yaml:1:1: "<<": is not a key; allowed: listen, data, public_url, log, store, claims, sagas, http, auth, metrics, secrets, routes
 
 routes: {path: /x}
 => onced.yaml:1:9: routes: is a section of keys; allowed: a list

@@ -204,6 +204,8 @@ func (l *loader) value(n *yaml.Node, v reflect.Value, f field, at where) {
 		l.section(n, v, path)
 	case isSections(f.typ):
 		l.sections(n, v, path)
+	case f.typ == secretsType:
+		l.secrets(n, v, path)
 	case f.typ.Kind() == reflect.Map:
 		l.texts(n, v, f, path)
 	case f.typ.Kind() == reflect.Slice && n.Kind != yaml.ScalarNode:

@@ -12,12 +12,13 @@ import (
 func FuzzLoad(f *testing.F) {
 	f.Add(Sample())
 	f.Add(uncommented())
-	for _, text := range []string{problems, routeProblems} {
+	for _, text := range []string{problems, routeProblems, sagaProblems} {
 		for _, e := range table(text) {
 			f.Add(e[0])
 			f.Add("routes:\n- " + e[0])
 		}
 	}
+	f.Add("secrets: {a: {value: QQhushQQ}, b: QQhushQQ}\n")
 	f.Add("a: &a [*a]")
 	f.Add("? {a: b}\n: c")
 	f.Add("--- a\n--- b")

@@ -198,7 +198,7 @@ func (l *loader) readEnv() {
 			l.set(v, f, given{path: path, at: at, source: fileSuffix, text: text})
 		}
 	})
-	l.unknownEnv(known)
+	l.unknownEnv(append(known, l.secretsEnv()...))
 }
 
 func (l *loader) unknownEnv(known []string) {

@@ -17,8 +17,8 @@ func Sample() string { return sample }
 
 // sampleDocs returns the comments of the sample by the path of their key.
 func sampleDocs() map[string]string {
-	docs, section := map[string]string{}, ""
-	var comment []string
+	docs := map[string]string{}
+	var comment, sections []string
 	for line := range strings.Lines(sample) {
 		text := strings.TrimSpace(line)
 		if rest, ok := strings.CutPrefix(text, "# "); ok {
@@ -26,13 +26,10 @@ func sampleDocs() map[string]string {
 			continue
 		}
 		key, _, isKey := strings.Cut(strings.TrimPrefix(text, "#"), ":")
-		if isKey {
-			if strings.HasPrefix(line, " ") {
-				key = join(section, key)
-			} else {
-				section = key
-			}
-			docs[key] = strings.Join(comment, " ")
+		if isKey { // two spaces for each section around it
+			depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
+			sections = append(sections[:min(depth, len(sections))], key)
+			docs[strings.Join(sections, ".")] = strings.Join(comment, " ")
 		}
 		comment = nil
 	}

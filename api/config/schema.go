@@ -27,6 +27,7 @@ type field struct {
 
 var (
 	secretType   = reflect.TypeFor[Secret]()
+	secretsType  = reflect.TypeFor[Secrets]()
 	urlType      = reflect.TypeFor[URL]()
 	bytesType    = reflect.TypeFor[Bytes]()
 	durationType = reflect.TypeFor[time.Duration]()
@@ -252,7 +253,8 @@ func (k Key) Flag() string {
 	return k.Path
 }
 
-// Keys returns all keys outside of lists in the order of the file.
+// Keys returns all keys outside of lists in the order of the file. The secrets of
+// [Secrets] have names of their own and are not among them.
 func Keys() []Key {
 	var keys []Key
 	docs := sampleDocs()
@@ -274,7 +276,7 @@ func eachLeaf(v reflect.Value, path string, fn func(path string, f field, v refl
 		switch {
 		case isSection(f.typ):
 			eachLeaf(v.Field(f.index), p, fn)
-		case !isSections(f.typ):
+		case !isSections(f.typ) && f.typ != secretsType:
 			fn(p, f, v.Field(f.index))
 		}
 	}

@@ -18,7 +18,8 @@ type Setting struct {
 	Doc    string `json:"doc,omitempty"`
 }
 
-// Settings returns every value in the order of the file, those of routes too.
+// Settings returns every value in the order of the file, the secrets, which are hidden,
+// and those of routes too.
 func (l *Loaded) Settings() []Setting {
 	var out []Setting
 	for _, k := range Keys() {
@@ -29,6 +30,11 @@ func (l *Loaded) Settings() []Setting {
 		out[i].Value, out[i].Origin = formatLeaf(v), l.Origin(path).String()
 		i++
 	})
+	for _, name := range l.Config.Secrets.Names() {
+		path := secretsPath + "." + name
+		out = append(out, Setting{Key: path, Value: l.Config.Secrets[name].String(),
+			Origin: l.Origin(path).String(), Env: envName(path), Reload: true})
+	}
 	for i := range l.Config.Routes {
 		out = l.showAll(out, reflect.ValueOf(&l.Config.Routes[i]).Elem(), fmt.Sprintf("routes[%d]", i))
 	}

@@ -73,6 +73,7 @@ func (l *loader) validate(c *Config) {
 				Allowed: "for example 10.0.0.0/8, 192.168.1.7, fd00::/8"})
 		}
 	}
+	l.validateSagas(c)
 	l.validateRoutes(c.Routes)
 	l.remarks(c)
 }
