@@ -27,13 +27,18 @@ var cursorRow = kv.Key{}.String("cursor")
 // CursorKey returns the store's key for [Deps.CursorKey], and makes one when there
 // is none yet: with it cursors survive a restart. random makes it.
 func CursorKey(ctx context.Context, store kv.Store, random io.Reader) ([]byte, error) {
+	return storedKey(ctx, store, random, cursorRow)
+}
+
+// storedKey returns the secret of a row, and makes it when there is none yet.
+func storedKey(ctx context.Context, store kv.Store, random io.Reader, row kv.Key) ([]byte, error) {
 	made := make([]byte, cursorKeySize)
 	if _, err := io.ReadFull(random, made); err != nil {
-		return nil, fmt.Errorf("api: make the key of cursors: %w", err)
+		return nil, fmt.Errorf("api: make a key: %w", err)
 	}
 	var key []byte
 	find := func(rd kv.Reader) (found bool, err error) {
-		r, found, err := secretTable.Get(rd, cursorRow)
+		r, found, err := secretTable.Get(rd, row)
 		key = r.Key
 		return found && len(key) == cursorKeySize, err
 	}
@@ -46,7 +51,7 @@ func CursorKey(ctx context.Context, store kv.Store, random io.Reader) ([]byte, e
 		if ok, err := find(w); err != nil || ok {
 			return err
 		}
-		if err := secretTable.Put(w, cursorRow, secretRow{Key: made}); err != nil {
+		if err := secretTable.Put(w, row, secretRow{Key: made}); err != nil {
 			return err
 		}
 		key = made

@@ -39,6 +39,8 @@ type Deps struct {
 	Book *claim.Book
 	// Auth holds the tokens.
 	Auth *auth.Service
+	// Sagas serves definitions, runs and callbacks; nil means that they are not there.
+	Sagas *Sagas
 	// Readiness answers /readyz; nil is always ready.
 	Readiness Readiness
 	// Metrics serves /metrics to tokens with metrics:read; nil means 404.
