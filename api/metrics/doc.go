@@ -7,13 +7,13 @@
 //     labels and the values that a label may have. METRICS.md is printed from it.
 //   - The values of labels are closed sets. A value outside of its set is shown as
 //     "other". The names of routes come from the configuration: the first 100 that
-//     a process sees, then "other". Ids, keys, addresses, URLs and texts of errors
-//     are never labels.
+//     a process sees, then "other"; so do the names of definitions of sagas. Ids,
+//     keys, addresses, URLs and texts of errors are never labels.
 //   - The methods that observers call are quick, never wait for a store, a disk or
 //     a network, and are safe for concurrent use.
 //   - The registry is the package's own. There is no global state.
-//   - What is read when somebody asks (open claims, sizes, health) is read anew
-//     after a restart, in bounded pages, and open claims at most once in
+//   - What is read when somebody asks (open claims, waiting runs, sizes, health) is read anew
+//     after a restart, in bounded pages, and claims and runs at most once in
 //     [CountEvery]. A source that fails leaves its metrics out, or as they were
 //     with the instant of the last success; the others are shown all the same.
 //

@@ -31,13 +31,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Metrics are the metrics of one process. It implements claim.Observer and
-// api.Observer, and is safe for concurrent use.
+// Metrics are the metrics of one process. It implements claim.Observer,
+// saga.Observer and api.Observer, and is safe for concurrent use.
 type Metrics struct {
 	clock    kv.Clock
 	log      *slog.Logger
 	registry *prometheus.Registry
 	routes   routes
+
+	definitions definitions
 
 	requests    *prometheus.CounterVec
 	requestTime *prometheus.HistogramVec
@@ -45,6 +47,9 @@ type Metrics struct {
 	claimEvents *prometheus.CounterVec
 	upstream    *prometheus.CounterVec
 	upstreamDur *prometheus.HistogramVec
+	runs        *prometheus.CounterVec
+	steps       *prometheus.CounterVec
+	stepTime    *prometheus.HistogramVec
 	commits     *prometheus.CounterVec
 	commitTime  prometheus.Observer
 	commitCalls prometheus.Observer
@@ -63,7 +68,8 @@ func New(cfg Config) *Metrics {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	m := &Metrics{clock: cfg.Clock, log: cfg.Logger, registry: prometheus.NewPedanticRegistry(),
-		routes: routes{api: map[string]bool{}, named: map[string]bool{}}}
+		routes:      routes{api: map[string]bool{}, named: map[string]bool{}},
+		definitions: definitions{names: map[string]bool{}}}
 	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b := maker{registry: m.registry, table: map[string]Metric{}}
@@ -73,6 +79,7 @@ func New(cfg Config) *Metrics {
 	m.requests, m.requestTime = b.counters(nameRequests), b.histograms(nameRequestTime)
 	m.claims, m.claimEvents = b.counters(nameClaims), b.counters(nameClaimEvents)
 	m.upstream, m.upstreamDur = b.counters(nameUpstream), b.histograms(nameUpstreamDur)
+	m.runs, m.steps, m.stepTime = b.counters(nameRuns), b.counters(nameSteps), b.histograms(nameStepTime)
 	m.commits = b.counters(nameCommits)
 	m.commitTime = b.histograms(nameCommitTime).WithLabelValues()
 	m.commitCalls = b.histograms(nameCommitCalls).WithLabelValues()

@@ -24,6 +24,7 @@ import (
 	"onced/api/metrics"
 	"onced/kv"
 	"onced/kv/claim"
+	"onced/saga"
 )
 
 var update = flag.Bool("update", false, "write METRICS.md")
@@ -152,6 +153,23 @@ func full(t *testing.T) *metrics.Metrics {
 		Free:    func() (uint64, error) { return 1 << 30, nil },
 		Healthy: func() error { return nil },
 	})
+	m.NamedDefinitions([]string{"checkout"})
+	for _, r := range []saga.RunInfo{
+		{Definition: "checkout", Key: "order-4242", Status: "running"},
+		{Definition: "checkout", Status: "completed", Was: "running"},
+		{Definition: "checkout", Status: "stuck", Was: "compensating", Hold: "10.0.0.1"},
+		{Definition: "https://shop.example", Status: "STEAL", Was: "running"},
+	} {
+		m.RunChanged(r)
+	}
+	for _, c := range []saga.CallInfo{
+		{Run: "run_4242", Definition: "checkout", Step: "charge", Kind: "action", Outcome: "done"},
+		{Definition: "checkout", Kind: "check", Outcome: "absent", Took: time.Second},
+		{Definition: "shop.example", Kind: "STEAL", Outcome: "10.0.0.1", Host: "10.0.0.1"},
+	} {
+		m.CallEnded(c)
+	}
+	m.WatchSagas(&waiting{held: 2, stuck: 1})
 	m.WatchClaims(listFunc(func(context.Context, claim.Query) (claim.Page, error) {
 		return claim.Page{Claims: []claim.Claim{
 			{ID: claim.ID{Scope: "s", Key: "k4242"}, Record: claim.Record{State: claim.Pending}},
@@ -200,6 +218,7 @@ func checkLabels(t *testing.T, d metrics.Metric, m *dto.Metric) {
 		t.Errorf("%s has the labels %v", d.Name, m.GetLabel())
 	}
 	known := []string{"/livez", "/v1/claims/{id}", "v1-charges", "proxy", "none", "other"}
+	definitions := []string{"checkout", "other"}
 	for _, l := range m.GetLabel() {
 		i := slices.IndexFunc(d.Labels, func(x metrics.Label) bool { return x.Name == l.GetName() })
 		if i < 0 {
@@ -210,6 +229,8 @@ func checkLabels(t *testing.T, d metrics.Metric, m *dto.Metric) {
 		switch l.GetName() {
 		case "route":
 			values = known
+		case "definition":
+			values = definitions
 		case "version", "revision", "goversion":
 			continue
 		}

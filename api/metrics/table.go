@@ -54,6 +54,9 @@ const cut = "cut"
 // MaxRoutes is how many names of configured routes are labels.
 const MaxRoutes = 100
 
+// MaxDefinitions is how many names of definitions of sagas are labels.
+const MaxDefinitions = 100
+
 // The closed sets.
 var (
 	methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -66,6 +69,12 @@ var (
 	claimStates = []string{"pending", "unknown", "unreadable"}
 	outcomes    = []string{"done", "refused", "retry", "credentials", "unknown", other}
 	results     = []string{"ok", "failed"}
+
+	runOutcomes = []string{"started", "completed", "compensating", "compensated", "held", "stuck", "closed",
+		other}
+	runsWaiting  = []string{"held", "stuck"}
+	callKinds    = []string{"action", "undo", "check", other}
+	callOutcomes = []string{"done", "refused", "retry", "unknown", "absent", other}
 )
 
 // Buckets, in seconds and calls.
@@ -98,6 +107,11 @@ const (
 	nameCounted     = "onced_claims_counted_timestamp_seconds"
 	nameUpstream    = "onced_proxy_upstream_total"
 	nameUpstreamDur = "onced_proxy_upstream_duration_seconds"
+	nameRuns        = "onced_saga_runs_total"
+	nameNeedPerson  = "onced_saga_runs_need_person"
+	nameRunsCounted = "onced_saga_runs_counted_timestamp_seconds"
+	nameSteps       = "onced_saga_steps_total"
+	nameStepTime    = "onced_saga_step_duration_seconds"
 	nameCommits     = "onced_kv_commits_total"
 	nameCommitTime  = "onced_kv_commit_duration_seconds"
 	nameCommitCalls = "onced_kv_commit_calls"
@@ -116,6 +130,7 @@ func Table() []Metric {
 	route := Label{Name: "route", Source: "paths of the API as in the OpenAPI document; names of " +
 		"configured routes, the first 100; proxy; none; other"}
 	named := Label{Name: "route", Source: "names of configured routes, the first 100; other"}
+	definition := Label{Name: "definition", Source: "names of definitions, the first 100; other"}
 	set := func(name string, values []string) Label { return Label{Name: name, Values: values} }
 	of := func(what string) Label { return Label{Name: what, Source: "of this build"} }
 	return []Metric{
@@ -143,6 +158,20 @@ func Table() []Metric {
 			Help: "Calls of upstreams, by what became of them."},
 		{Name: nameUpstreamDur, Type: Histogram, Labels: []Label{named}, buckets: requestBuckets,
 			Help: "Time of a call of an upstream, to the end of its answer."},
+
+		{Name: nameRuns, Type: Counter, Labels: []Label{definition, set("outcome", runOutcomes)},
+			Help: "Runs of sagas by what they came to, once for each time. Compensating means that the " +
+				"undoing began."},
+		{Name: nameNeedPerson, Type: Gauge, Labels: []Label{set("state", runsWaiting)},
+			Help: "Runs of sagas that wait for a person, of each state 10000 at most."},
+		{Name: nameRunsCounted, Type: Gauge,
+			Help: "When the runs that wait for a person were last counted with success."},
+		{Name: nameSteps, Type: Counter,
+			Labels: []Label{definition, set("kind", callKinds), set("outcome", callOutcomes)},
+			Help: "Calls of steps by what became of them: actions, undos, and checks of what became of an " +
+				"action."},
+		{Name: nameStepTime, Type: Histogram, Labels: []Label{definition, set("kind", callKinds)},
+			buckets: requestBuckets, Help: "Time of a call of a step, to the end of its answer."},
 
 		{Name: nameCommits, Type: Counter, Labels: []Label{set("result", results)},
 			Help: "Commits of the store. After a failed one it takes no more writes."},

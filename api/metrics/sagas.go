@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"onced/saga"
+)
+
+// definitions are the values of the label definition: the first MaxDefinitions
+// names that a process is told of.
+type definitions struct {
+	mu    sync.RWMutex
+	names map[string]bool
+}
+
+func (d *definitions) add(names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range names {
+		if len(d.names) < MaxDefinitions {
+			d.names[n] = true
+		}
+	}
+}
+
+func (d *definitions) label(name string) string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.names[name] {
+		return name
+	}
+	return other
+}
+
+// NamedDefinitions adds the names of definitions of sagas to the values of the
+// label definition, as far as there is room.
+func (m *Metrics) NamedDefinitions(names []string) { m.definitions.add(names) }
+
+// RunChanged implements saga.Observer.
+func (m *Metrics) RunChanged(r saga.RunInfo) {
+	def, outcome := m.definitions.label(r.Definition), r.Status
+	if r.Was == "" {
+		m.runs.WithLabelValues(def, "started").Inc()
+	}
+	if outcome != "running" { // which is no outcome: it was started, or goes on
+		m.runs.WithLabelValues(def, in(runOutcomes, outcome)).Inc()
+	}
+}
+
+// CallEnded implements saga.Observer.
+func (m *Metrics) CallEnded(c saga.CallInfo) {
+	def, kind := m.definitions.label(c.Definition), in(callKinds, c.Kind)
+	m.steps.WithLabelValues(def, kind, in(callOutcomes, c.Outcome)).Inc()
+	m.stepTime.WithLabelValues(def, kind).Observe(c.Took.Seconds())
+}
+
+// NeedPerson counts the runs of sagas that wait for a person. A saga.Engine is one.
+type NeedPerson interface {
+	// NeedPerson returns how many are held and how many are stuck.
+	NeedPerson(ctx context.Context) (held, stuck int, err error)
+}
+
+// WatchSagas shows the runs that wait for a person. It is called once.
+func (m *Metrics) WatchSagas(runs NeedPerson) {
+	m.registry.MustRegister(&needPerson{m: m, runs: runs})
+}
+
+// needPerson counts when somebody asks, at most once in CountEvery, so that it is
+// right after a restart.
+type needPerson struct {
+	m    *Metrics
+	runs NeedPerson
+
+	mu          sync.Mutex
+	asked       time.Time // last try
+	at          time.Time // of the last success; zero when there was none
+	held, stuck int
+}
+
+// Describe implements [prometheus.Collector].
+func (c *needPerson) Describe(ch chan<- *prometheus.Desc) {
+	ch <- desc(nameNeedPerson)
+	ch <- desc(nameRunsCounted)
+}
+
+// Collect implements [prometheus.Collector].
+func (c *needPerson) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.m.clock.Now(); c.asked.IsZero() || now.Sub(c.asked) >= CountEvery {
+		c.asked = now
+		c.count(now)
+	}
+	if c.at.IsZero() {
+		return
+	}
+	ch <- gauge(nameNeedPerson, float64(c.held), "held")
+	ch <- gauge(nameNeedPerson, float64(c.stuck), "stuck")
+	ch <- gauge(nameRunsCounted, seconds(c.at))
+}
+
+func (c *needPerson) count(now time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), countTime)
+	defer cancel()
+	held, stuck, err := c.runs.NeedPerson(ctx)
+	if err != nil {
+		c.m.log.Warn("the runs that wait for a person could not be counted; the metrics show the last count",
+			"err", err)
+		return
+	}
+	c.held, c.stuck, c.at = held, stuck, now
+}
+
+var _ saga.Observer = (*Metrics)(nil)
