@@ -1,6 +1,6 @@
-// Package trace shows requests, claims and calls of upstreams as spans of
-// OpenTelemetry. It is the only one that knows OpenTelemetry: others declare the
-// few methods that they call.
+// Package trace shows requests, claims, and calls of upstreams and of the steps of
+// sagas as spans of OpenTelemetry. It is the only one that knows OpenTelemetry:
+// others declare the few methods that they call.
 //
 // # When it is on
 //
@@ -28,9 +28,12 @@
 //   - A traceparent that came with a request is the parent of its span, and goes on
 //     to the upstream with the span of the call in it. When tracing is off nothing is
 //     touched: what came goes on as it came.
-//   - Spans hold methods, patterns of routes, statuses, names of operations,
-//     decisions and kinds of errors, of closed sets. They hold no path, query, key, body, amount,
-//     token, address of a client, or text of an error.
+//   - A run of a saga outlives a trace: each try of a step, an undo or a look-up is a
+//     trace of its own, linked to the request that started the run.
+//   - Spans hold methods, patterns of routes, statuses, names of operations, of
+//     definitions and their steps, decisions and kinds of errors, of closed sets. They
+//     hold no path, query, key, body, amount, token, address of a client, or text of
+//     an error.
 //
 // # What is not
 //
