@@ -83,11 +83,22 @@ func (c *call[A, R]) looked(r claim.Record, v R, found bool, err error) looked[R
 		return looked[R]{err: err, Finding: claim.Finding{Answer: claim.FoundRefused,
 			Result: encodedRefusal(markOf(err).refusal(err))}}
 	}
-	l := looked[R]{err: err, after: later, Finding: claim.Finding{Reason: "the look-up failed"}}
+	l := looked[R]{err: err, after: later, Finding: claim.Finding{Reason: failedLookUp(err)}}
 	if m := markOf(err); m != nil && m.after > 0 {
 		l.after = m.after
 	}
 	return l
+}
+
+// failedLookUp is the reason for people. An error that has a method Reason says
+// itself what they may see; other texts may hold what only the caller may.
+func failedLookUp(err error) string {
+	const text = "the look-up failed"
+	var says interface{ Reason() string }
+	if errors.As(err, &says) {
+		return text + ": " + says.Reason()
+	}
+	return text
 }
 
 // callCheck runs the look-up within the time limit.

@@ -99,24 +99,42 @@ type Check struct {
 	// Timeout bounds the look-up.
 	Timeout time.Duration `default:"10s" key:"timeout" max:"1m" min:"100ms"`
 	// Done, Refused and Absent recognise the answer, in this order; one that none
-	// of them does tells nothing.
+	// of them does tells nothing. Of several entries that a field with * names, one
+	// is enough for Done, and Refused and Absent need every one, and one at least.
 	Done    Match `key:"done"`
 	Refused Match `key:"refused"`
 	Absent  Match `key:"absent"`
 	// ReplyStatus is the status with which the body of a look-up that found the
 	// effect is stored and replayed.
 	ReplyStatus int `default:"200" key:"reply_status" max:"499" min:"200"`
+	// ReplyField is the path of the part of the look-up's body that is stored and
+	// replayed, its bytes as they came; empty is all of it. A * in it stands for the
+	// first entry by which Done, or Refused, has recognised the answer.
+	ReplyField string `key:"reply_field"`
 }
+
+// AnyEntry is the segment of a field's path that stands for every entry of a list.
+const AnyEntry = "*"
+
+// What Match.Is can be.
+const (
+	IsEmpty   = "empty"   // a list without entries
+	IsMissing = "missing" // not there, or null
+)
 
 // Match recognises an answer by its status and, when Field is set, by a value
 // in its JSON body. It matches nothing when Status is empty.
 type Match struct {
 	Status Statuses `key:"status"`
-	// Field is the path of the value: data.0.status.
+	// Field is the path of the value: data.0.status, or data.*.status for that of
+	// every entry of the list data.
 	Field string `key:"field"`
 	// Equals are the texts one of which the value has to be; empty means that it
 	// has to be there and not null.
 	Equals []string `key:"equals"`
+	// Is is for Absent and takes the place of Equals: Field is [IsEmpty], without
+	// Field the whole answer is, or Field is [IsMissing].
+	Is string `key:"is" oneof:"empty missing"`
 }
 
 // Set reports whether m matches anything at all.

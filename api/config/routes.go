@@ -26,7 +26,6 @@ var (
 	routeName  = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 	headerName = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.^_|~\x60-]{1,100}$`)
 	methodName = regexp.MustCompile(`^[A-Z]{1,20}$`)
-	fieldPath  = regexp.MustCompile(`^[^.\x00-\x1f]+(\.[^.\x00-\x1f]+)*$`)
 	// placeholder matches what is meant as one.
 	placeholder = regexp.MustCompile(`\{[^{}]*\}?|\}`)
 )
@@ -275,31 +274,7 @@ func (l *loader) routeCheck(c *Check, path string) {
 		l.wrong(path, Problem{Text: "does not say which request it looks up",
 			Remedy: "put {downstream_key} or {key} into path, query or headers"})
 	}
-	unread := l.failed[path+".done.status"] || l.failed[path+".refused.status"] ||
-		l.failed[path+".absent.status"]
-	if !unread && !c.Done.Set() && !c.Refused.Set() && !c.Absent.Set() {
-		l.wrong(path, Problem{Text: "recognises no answer",
-			Remedy: "say for example done: {status: 200} and absent: {status: 404}"})
-	}
-	for _, m := range []struct {
-		name  string
-		match Match
-	}{{"done", c.Done}, {"refused", c.Refused}, {"absent", c.Absent}} {
-		l.match(path+"."+m.name, m.match)
-	}
-}
-
-func (l *loader) match(path string, m Match) {
-	if m.Field != "" && !fieldPath.MatchString(m.Field) {
-		l.wrong(path+".field", Problem{Value: m.Field, Text: "is not the path of a field",
-			Remedy: "names and numbers with points between them, for example data.0.status"})
-	}
-	if !m.Set() && (m.Field != "" || len(m.Equals) > 0) {
-		l.wrong(path+".status", Problem{Text: "is missing", Remedy: "for example status: 200"})
-	}
-	if m.Field == "" && len(m.Equals) > 0 {
-		l.wrong(path+".field", Problem{Text: "is missing", Remedy: "say which field equals"})
-	}
+	l.recognise(c, path)
 }
 
 // template complains of placeholders that do not exist.

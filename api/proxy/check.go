@@ -1,20 +1,16 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"onced/api/config"
 	"onced/saga"
 	"onced/saga/idemhttp"
 )
@@ -39,26 +35,67 @@ func (rt *route) lookUp(
 		return nil, false, fmt.Errorf("proxy: the look-up's answer broke off: %w", err)
 	}
 	if len(body) > rt.keep {
-		return nil, false, &lookUpError{"the look-up's answer is larger than max_response"}
+		return nil, false, &lookUpError{"the answer is larger than max_response"}
 	}
 	found := &idemhttp.Response{Status: rt.Check.ReplyStatus, Body: body, Header: http.Header{}}
 	if types := resp.Header.Values("Content-Type"); len(types) > 0 {
 		found.Header["Content-Type"] = types[:1]
 	}
-	switch c := rt.Check; {
-	case matches(c.Done, resp.StatusCode, body):
+	return rt.recognise(answer{resp.StatusCode, body}, found, retryAfter(resp.Header))
+}
+
+// recognise says what an answer means. found is the answer to store.
+func (rt *route) recognise(
+	a answer, found *idemhttp.Response, after time.Duration,
+) (*idemhttp.Response, bool, error) {
+	c := rt.Check
+	if entry, ok := a.matches(c.Done, one); ok {
+		if err := rt.cutReply(a, found, entry); err != nil {
+			return nil, false, err
+		}
 		return found, true, nil
-	case matches(c.Refused, resp.StatusCode, body):
+	}
+	if entry, ok := a.matches(c.Refused, every); ok {
+		if err := rt.cutReply(a, found, entry); err != nil {
+			return nil, false, err
+		}
 		found.Status = http.StatusUnprocessableEntity
 		return nil, false, idemhttp.Refusal(found)
-	case matches(c.Absent, resp.StatusCode, body):
+	}
+	if _, ok := a.matches(c.Absent, every); ok {
 		return nil, false, nil
 	}
-	err = &lookUpError{fmt.Sprintf("the look-up was answered with %d, which tells nothing", resp.StatusCode)}
-	if n, bad := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16); bad == nil && n > 0 {
-		err = saga.RetryAfter(time.Duration(n)*time.Second, err)
+	var err error = &lookUpError{fmt.Sprintf("an answer with %d that neither done, refused nor absent recognises", a.status)}
+	if after > 0 {
+		err = saga.RetryAfter(after, err)
 	}
 	return nil, false, err
+}
+
+// cutReply leaves the part of an answer that is to be stored. Without that part
+// nothing is: a person can still correct the configuration, and not what was stored.
+func (rt *route) cutReply(a answer, found *idemhttp.Response, entry int) error {
+	if rt.Check.ReplyField == "" {
+		return nil
+	}
+	part, ok := a.part(rt.Check.ReplyField, entry)
+	if !ok {
+		return &lookUpError{"the answer is recognised, but has nothing at reply_field"}
+	}
+	found.Body = part
+	if _, ok := found.Header["Content-Type"]; !ok {
+		found.Header.Set("Content-Type", "application/json")
+	}
+	return nil
+}
+
+// retryAfter reads the seconds of the header; a date is not worth a clock.
+func retryAfter(h http.Header) time.Duration {
+	n, err := strconv.ParseUint(h.Get("Retry-After"), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(n) * time.Second
 }
 
 // lookUpError is a look-up that tells nothing.
@@ -102,55 +139,4 @@ func (rt *route) lookUpRequest(ctx context.Context, key, downstream string) (*ht
 		req.Header.Set(name, fill(text, plain))
 	}
 	return req, nil
-}
-
-// matches recognises an answer.
-func matches(m config.Match, status int, body []byte) bool {
-	if !m.Status.Has(status) {
-		return false
-	}
-	if m.Field == "" {
-		return true
-	}
-	text, ok := fieldOf(body, m.Field)
-	return ok && (len(m.Equals) == 0 || slices.Contains(m.Equals, text))
-}
-
-// fieldOf reads a value out of one JSON document. Objects, arrays and null are no
-// text; an object or array is there all the same.
-func fieldOf(body []byte, path string) (text string, ok bool) {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return "", false
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return "", false // more than one document
-	}
-	for name := range strings.SplitSeq(path, ".") {
-		switch at := v.(type) {
-		case map[string]any:
-			v = at[name]
-		case []any:
-			i, err := strconv.ParseUint(name, 10, 31)
-			if err != nil || i >= uint64(len(at)) {
-				return "", false
-			}
-			v = at[i]
-		default:
-			return "", false
-		}
-	}
-	switch v := v.(type) {
-	case nil:
-		return "", false
-	case string:
-		return v, true
-	case json.Number:
-		return v.String(), true
-	case bool:
-		return strconv.FormatBool(v), true
-	}
-	return "", true
 }

@@ -114,7 +114,7 @@ func TestLookUpAnswers(t *testing.T) {
 }
 
 func TestMatchesNothingByItself(t *testing.T) {
-	if matches(config.Match{}, 200, nil) {
+	if _, ok := (answer{200, nil}).matches(config.Match{}, one); ok {
 		t.Error("an empty match matches")
 	}
 }
