@@ -206,7 +206,7 @@ func (e *Engine) next(done *work, ev machine.Event, s *slot) (*work, bool) {
 // is under way already was begun by this driver in a commit that was in doubt.
 func (c *change) goOn(random uint32, hosts ...string) (turn, error) {
 	s := &c.r.state
-	if c.reg == nil {
+	if c.reg == nil || s.Status.Terminal() { // closed by a person, its last call may still stand there
 		return turn{}, nil
 	}
 	if call, ok := s.InFlight(); ok {

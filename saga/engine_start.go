@@ -258,7 +258,7 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 			return false, err
 		}
 		var next *work
-		if call, ok := r.state.InFlight(); ok && b.held {
+		if call, ok := r.state.InFlight(); ok && b.held && !status.Terminal() {
 			next = c.work(call)
 		}
 		b.started, b.work = Started{Run: b.id, Status: status, Round: row.Round}, next
