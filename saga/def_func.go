@@ -28,6 +28,8 @@ type Call struct {
 	Run, Definition, Version, Key string
 	Round                         uint64
 	Step                          string
+	// Principal is whose run it is; empty for those of the program itself.
+	Principal string
 	// Kind is action, undo or check; Try counts its sends from 1.
 	Kind machine.Kind
 	Try  int
@@ -66,6 +68,9 @@ func callKey(c *Call, k machine.Kind, undoNo int) string {
 	kind := "saga action"
 	if k == machine.Undo {
 		kind = "saga undo"
+	}
+	if c.Principal != "" {
+		kind = string(kv.Key{}.String(kind + " of").String(c.Principal))
 	}
 	scope := kv.Key{}.String(kind).String(c.Definition).String(c.Step).Uint(c.Round).Uint(uint64(undoNo))
 	return claim.DownstreamKey(string(scope), c.Key)

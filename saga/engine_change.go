@@ -122,6 +122,7 @@ type notice struct {
 	Run        string `json:"run"`
 	Definition string `json:"definition"`
 	Version    string `json:"version"`
+	Principal  string `json:"principal,omitempty"`
 	Key        string `json:"key"`
 	Round      uint64 `json:"round"`
 	Status     string `json:"status"`
@@ -136,8 +137,8 @@ type notice struct {
 
 func (r *run) notice() notice {
 	s := &r.state
-	n := notice{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round,
-		Status: s.Status.String(), Cause: s.Cause.String(), Hold: s.Hold.String(), Reason: s.Reason}
+	n := notice{Run: r.id, Definition: r.def, Version: r.version, Principal: r.principal, Key: r.key,
+		Round: r.round, Status: s.Status.String(), Cause: s.Cause.String(), Hold: s.Hold.String(), Reason: s.Reason}
 	if i := s.Failed; s.HoldStep > 0 {
 		n.Step = s.Steps[s.HoldStep-1].Name
 	} else if i > 0 {
@@ -206,6 +207,11 @@ func (c *change) save() error {
 		r.epoch = c.e.epoch
 	}
 	to := c.class(now)
+	if c.raw == nil {
+		if err := c.list(); err != nil {
+			return err
+		}
+	}
 	if err := c.setTimer(now); err != nil {
 		return err
 	}
@@ -247,10 +253,18 @@ func (c *change) setTimer(now time.Time) error {
 func (c *change) end(now time.Time) error {
 	r := c.r
 	r.ended = now
-	if err := c.w.Put(expiryTable, expiryKey(now, r.id), []byte{}); err != nil || r.link == linkCorrection {
+	if err := c.w.Put(expiryTable, expiryKey(now, r.id), []byte{}); err != nil {
 		return err
 	}
-	k := businessKey(r.def, r.key)
+	if k := r.endIndex(); k != nil {
+		if err := c.w.Put(listTable, k, []byte{}); err != nil {
+			return err
+		}
+	}
+	if r.link == linkCorrection {
+		return nil
+	}
+	k := r.of().row()
 	row, ok, err := keyTable.Get(c.w, k)
 	if err != nil {
 		return err

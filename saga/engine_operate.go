@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"onced/kv"
 	"onced/saga/machine"
@@ -133,7 +134,8 @@ func (e *Engine) Rerun(ctx context.Context, id string, a Act) (Started, error) {
 				Problem: "only a run that has ended can be run again, " +
 					"and no correction"}
 		}
-		req := StartRequest{Definition: c.r.def, Key: c.r.key, Input: c.r.input, Labels: map[string]string{}}
+		req := StartRequest{Definition: c.r.def, Principal: c.r.principal, Key: c.r.key,
+			Input: c.r.input, Labels: map[string]string{}}
 		for _, l := range c.r.labels {
 			req.Labels[l.name] = l.value
 		}
@@ -156,6 +158,10 @@ type Bulk struct {
 	// Definition selects one definition, Statuses some states; empty is all.
 	Definition string
 	Statuses   []machine.Status
+	// Principal, Key, Label with its Value, and the time of creation (from From, and
+	// before To) select further, as in a [Query].
+	Principal, Key, Label, Value string
+	From, To                     time.Time
 	// Limit is the most runs; 0 means 1000.
 	Limit int
 	// DryRun changes nothing, and says what would be done.
@@ -215,14 +221,8 @@ func (e *Engine) OperateAll(ctx context.Context, b Bulk, a Act) (BulkResult, err
 
 // selectOpen lists the runs of the index that are selected.
 func (e *Engine) selectOpen(ctx context.Context, b Bulk) (ids []string, more bool, err error) {
-	want := func(s machine.Status) bool {
-		for _, x := range b.Statuses {
-			if x == s {
-				return true
-			}
-		}
-		return len(b.Statuses) == 0
-	}
+	q := Query{Definition: b.Definition, Principal: b.Principal, Key: b.Key, Statuses: b.Statuses,
+		Label: b.Label, Value: b.Value, From: b.From, To: b.To}
 	for x, err := range kv.Pages(ctx, e.store, openTable, kv.Range{}, 0) {
 		if err != nil {
 			return ids, false, err
@@ -236,7 +236,7 @@ func (e *Engine) selectOpen(ctx context.Context, b Bulk) (ids []string, more boo
 		if err != nil {
 			return ids, false, err
 		}
-		if r.state.Status.Terminal() || !want(r.state.Status) || b.Definition != "" && b.Definition != r.def {
+		if r.state.Status.Terminal() || !q.selects(r) {
 			continue
 		}
 		if len(ids) == b.Limit {

@@ -14,10 +14,13 @@ var (
 	runTable = kv.NewTable("saga.run", 1, kv.TableOptions[runRow]{
 		Blob: func(r *runRow) *[]byte { return &r.Body },
 	})
-	// keyTable has one row per business key, under (definition, key), for ever.
+	// keyTable has one row per business key, under (key, definition, principal), for
+	// ever.
 	keyTable = kv.NewTable[keyRow]("saga.key", 1)
 	// openTable has one empty row per run that has not ended, under (class, id).
 	openTable = kv.TableID("saga.open")
+	// listTable has empty rows by which runs are found, see index.
+	listTable = kv.TableID("saga.list")
 	// expiryTable has one empty row per run that has ended, under (end, id).
 	expiryTable = kv.TableID("saga.expiry")
 	// correctionTable says which run corrects the step of an ended one, under
@@ -41,9 +44,14 @@ type correctionRow struct {
 	Run string `json:"r"`
 }
 
-func runKey(id string) kv.Key              { return kv.Key{}.String(id) }
-func businessKey(def, key string) kv.Key   { return kv.Key{}.String(def).String(key) }
-func openKey(c class, id string) kv.Key    { return kv.Key{}.Uint(uint64(c)).String(id) }
+func runKey(id string) kv.Key           { return kv.Key{}.String(id) }
+func openKey(c class, id string) kv.Key { return kv.Key{}.Uint(uint64(c)).String(id) }
+
+// row begins with the key, so that the runs of a key are found together.
+func (k RunKey) row() kv.Key {
+	return kv.Key{}.String(k.Key).String(k.Definition).String(k.Principal)
+}
+
 func correctionKey(id, step string) kv.Key { return kv.Key{}.String(id).String(step) }
 
 func expiryKey(end time.Time, id string) kv.Key { return kv.Key{}.Time(end).String(id) }
@@ -75,6 +83,7 @@ var linkNames = [...]string{"", "correction", "rerun"}
 type run struct {
 	id           string
 	def, version string
+	principal    string
 	key          string
 	round        uint64
 	rev          uint64 // rises with every change; what a person saw
@@ -111,6 +120,7 @@ func (r *run) encode() []byte {
 	e.int(e.base)
 	e.str(r.def)
 	e.str(r.version)
+	e.str(r.principal)
 	e.str(r.key)
 	e.uint(r.round)
 	e.uint(r.rev)
@@ -146,7 +156,7 @@ func decodeRun(id string, b []byte) (*run, error) {
 	d := dec{b: b}
 	d.base = d.int()
 	r := &run{id: id, created: time.Unix(0, d.base).UTC()}
-	r.def, r.version, r.key = d.str(), d.str(), d.str()
+	r.def, r.version, r.principal, r.key = d.str(), d.str(), d.str(), d.str()
 	r.round, r.rev = d.uint(), d.uint()
 	r.updated, r.ended = d.time(), d.time()
 	r.epoch, r.wake, r.class = d.uint(), d.time(), class(d.max(uint64(classStuck)))
@@ -171,6 +181,9 @@ func decodeRun(id string, b []byte) (*run, error) {
 	}
 	return r, nil
 }
+
+// of is the business key of the run.
+func (r *run) of() RunKey { return RunKey{Principal: r.principal, Definition: r.def, Key: r.key} }
 
 // loadRun reads a run; nil is none.
 func loadRun(rd kv.Reader, id string) (*run, error) {

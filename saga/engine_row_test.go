@@ -32,7 +32,7 @@ func randomRun(r *rand.Rand) *run {
 	}
 	text := func() string { return []string{"", "a", "é\x00", strings.Repeat("long ", 50)}[r.IntN(4)] }
 	yes := func() bool { return r.IntN(2) == 0 }
-	x := &run{id: "run_1", def: text(), version: text(), key: text(), round: r.Uint64(), rev: r.Uint64(),
+	x := &run{id: "run_1", def: text(), version: text(), principal: text(), key: text(), round: r.Uint64(), rev: r.Uint64(),
 		created: start, updated: at(), ended: at(), epoch: r.Uint64(), wake: at(), parent: text(),
 		link: link(r.IntN(3)), class: class(r.IntN(5)), trace: text(), input: raw(), history: []entry{},
 		dropped: r.IntN(9)}
@@ -152,19 +152,31 @@ var damages = map[string]struct {
 		return w.Put(openTable, []byte("?"),
 			[]byte{})
 	}},
+	"in no list": {"saga.run", func(w kv.Writer, r *run) error {
+		return w.Delete(listTable, byDefinition.of(r.def, r.id))
+	}},
+	"in a list of others": {"saga.list", func(w kv.Writer, r *run) error {
+		return w.Put(listTable, byLabel.of("a", "b", r.id), []byte{})
+	}},
+	"in a list of an end that was not": {"saga.list", func(w kv.Writer, r *run) error {
+		return w.Put(listTable, byEnd.of("closed", r.id), []byte{})
+	}},
+	"in a list of nothing": {"saga.list", func(w kv.Writer, r *run) error {
+		return w.Put(listTable, kv.Key{}.Uint(99).String(r.id), []byte{})
+	}},
 	"another end": {"saga.expiry", func(w kv.Writer, r *run) error {
 		return w.Put(expiryTable, expiryKey(start, r.id), []byte{})
 	}},
 	"a key that says otherwise": {"saga.key", func(w kv.Writer, r *run) error {
-		return keyTable.Put(w, businessKey(r.def, r.key), keyRow{Run: r.id, Round: 1,
+		return keyTable.Put(w, r.of().row(), keyRow{Run: r.id, Round: 1,
 			Status: machine.Closed})
 	}},
 	"a key of another run": {"saga.key", func(w kv.Writer, r *run) error {
-		return keyTable.Put(w, businessKey(r.def, "x"), keyRow{Run: r.id, Round: 1,
+		return keyTable.Put(w, RunKey{Definition: r.def, Key: "x"}.row(), keyRow{Run: r.id, Round: 1,
 			Status: machine.Completed})
 	}},
 	"a key without its run": {"saga.key", func(w kv.Writer, r *run) error {
-		return keyTable.Put(w, businessKey(r.def, "x"), keyRow{Run: "run_x", Round: 1,
+		return keyTable.Put(w, RunKey{Definition: r.def, Key: "x"}.row(), keyRow{Run: "run_x", Round: 1,
 			Status: machine.Running})
 	}},
 }

@@ -15,6 +15,8 @@ func RunRules() []invariant.Rule {
 			Check: invariant.Rows(runTable, checkRun)},
 		{Name: "saga.open", Why: "a run could be taken up twice, or not at all",
 			Check: invariant.RawRows(openTable, checkOpen)},
+		{Name: "saga.list", Why: "a list could show what is not there",
+			Check: invariant.RawRows(listTable, checkList)},
 		{Name: "saga.expiry", Why: "a run that goes on could be removed",
 			Check: invariant.RawRows(expiryTable, checkExpiry)},
 		{Name: "saga.key", Why: "an order could be charged by a second run",
@@ -29,6 +31,11 @@ func checkRun(rd kv.Reader, row kv.Row[runRow]) ([]string, error) {
 		return []string{err.Error()}, nil
 	}
 	found := r.faults()
+	lost, err := r.unlisted(rd)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, lost...)
 	table, key := openTable, openKey(r.class, id)
 	if r.class == classEnded {
 		table, key = expiryTable, expiryKey(r.ended, id)
@@ -132,13 +139,13 @@ func checkKey(rd kv.Reader, row kv.Row[keyRow]) ([]string, error) {
 		return nil, nil //nolint:nilerr // saga.run reports it
 	}
 	d := kv.DecodeKey(row.Key)
-	def, key := d.String(), d.String()
+	key, def, principal := d.String(), d.String(), d.String()
 	switch {
 	case r == nil && !k.Status.Terminal():
 		return []string{"its run is gone and had not ended"}, nil
 	case r == nil:
 		return nil, nil
-	case r.def != def || r.key != key || r.round != k.Round:
+	case r.of() != RunKey{principal, def, key} || r.round != k.Round:
 		return []string{"its run is of another key or round"}, nil
 	case k.Status.Terminal() != r.state.Status.Terminal() || k.Status.Terminal() &&
 		k.Status != r.state.Status:

@@ -13,15 +13,18 @@ import (
 // Signal is a word of a callee that comes by another way than the reply: a webhook,
 // a callback, a message. It says what became of the action of a step.
 type Signal struct {
-	// Run is the run's id; or else Definition and Key name the last run of a key.
-	Run             string
-	Definition, Key string
+	// Run is the run's id; or else Principal, Definition and Key name the last run
+	// of a key.
+	Run                        string
+	Principal, Definition, Key string
 	// Step is the step it is about.
 	Step string
 	// Refused is true when the action did not happen and will not.
 	Refused bool
 	// Data is JSON, at most MaxData bytes, or nil: see [SignalData].
 	Data []byte
+	// Reason says why it was refused, for people; it is cut to 500 bytes.
+	Reason string
 	// At is when it happened, if the callee says so. It can prove that a success came
 	// after its undo.
 	At time.Time
@@ -51,7 +54,7 @@ func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
 	}
 	id := s.Run
 	if id == "" {
-		row, ok, err := keyTable.Get(w, businessKey(s.Definition, s.Key))
+		row, ok, err := keyTable.Get(w, RunKey{s.Principal, s.Definition, s.Key}.row())
 		if err != nil {
 			return err
 		}
@@ -68,7 +71,7 @@ func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
 		return ErrNoRun
 	}
 	ev := machine.Event{Kind: machine.Signal, Step: c.r.state.Find(s.Step), Outcome: machine.OutcomeDone,
-		Data: s.Data, At: s.At}
+		Data: s.Data, Text: cut(s.Reason, maxError), At: s.At}
 	if ev.Step < 0 {
 		return &InputError{Field: "step", Problem: fmt.Sprintf("%q is none of %s", s.Step, c.r.def)}
 	}

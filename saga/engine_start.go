@@ -21,6 +21,10 @@ const MaxLabels = 16
 type StartRequest struct {
 	// Definition is its name; Version is one of its versions, or empty for the latest.
 	Definition, Version string
+	// Principal separates tenants: the same key of two principals is two runs, with
+	// other downstream keys. Runs of the program itself have none. At most MaxRunKey
+	// bytes.
+	Principal string
 	// Key is the business key, for example an order's id: 1 to MaxRunKey bytes of text.
 	Key string
 	// Input is JSON, at most MaxData bytes, or nil.
@@ -28,6 +32,13 @@ type StartRequest struct {
 	// Labels are for finding the run, for example {"customer": "c-7"}.
 	Labels map[string]string
 }
+
+func (r *StartRequest) of() RunKey {
+	return RunKey{Principal: r.Principal, Definition: r.Definition, Key: r.Key}
+}
+
+// RunKey names a business key: of a principal, or "" for the program itself.
+type RunKey struct{ Principal, Definition, Key string }
 
 // Started is the answer of a start.
 type Started struct {
@@ -153,6 +164,10 @@ func (e *Engine) checked(req *StartRequest) (*registered, error) {
 		return nil, &InputError{Field: "key", Problem: fmt.Sprintf("must be 1 to %d bytes of text",
 			MaxRunKey)}
 	}
+	if len(req.Principal) > MaxRunKey || !utf8.ValidString(req.Principal) {
+		return nil, &InputError{Field: "principal", Problem: fmt.Sprintf("must be at most %d bytes of text",
+			MaxRunKey)}
+	}
 	if len(req.Input) > MaxData {
 		return nil, &kv.LimitError{What: "input of a run", Got: int64(len(req.Input)), Limit: MaxData,
 			Unit:   "bytes",
@@ -196,7 +211,7 @@ func sum(input []byte) []byte {
 }
 
 func (b *beginning) run(w kv.Writer) error {
-	k := businessKey(b.req.Definition, b.req.Key)
+	k := b.req.of().row()
 	row, ok, err := keyTable.Get(w, k)
 	if err != nil {
 		return err
@@ -208,6 +223,9 @@ func (b *beginning) run(w kv.Writer) error {
 			return err
 		}
 		round = row.Round + 1
+		if err := supersede(w, b.req.of(), row.Run); err != nil {
+			return err
+		}
 	}
 	if err := kv.AdmitIntent(w); err != nil {
 		return err
@@ -279,7 +297,8 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 
 func (b *beginning) newRun(w kv.Writer, round uint64) *change {
 	now := w.Now()
-	r := &run{id: b.id, def: b.reg.name, version: b.reg.version, key: b.req.Key, round: round, created: now,
+	r := &run{id: b.id, def: b.reg.name, version: b.reg.version, principal: b.req.Principal, key: b.req.Key,
+		round: round, created: now,
 		trace: b.trace, input: b.req.Input, labels: sortedLabels(b.req.Labels), epoch: b.e.epoch,
 		state: machine.New(b.reg.m, now)}
 	if b.parent != "" {

@@ -94,5 +94,8 @@ func (e *Engine) removeRun(w kv.Writer, x ended) (gone bool, err error) {
 			return false, err
 		}
 	}
+	if err := r.unlist(w); err != nil {
+		return false, err
+	}
 	return true, runTable.Delete(w, runKey(x.id))
 }

@@ -18,10 +18,15 @@ type RunView struct {
 	// Definition, Version, Key and Round name what it is a run of.
 	Definition, Version, Key string
 	Round                    uint64
+	// Principal is whose run it is; empty for those of the program itself.
+	Principal string
 	// Parent is the run that this one corrects or repeats, as Link says: correction,
 	// rerun or empty.
 	Parent, Link string
-	Labels       map[string]string
+	// Corrections says which run undoes a success of a step that became known only
+	// after the end of this one; step → run. Only Get and Find tell.
+	Corrections map[string]string
+	Labels      map[string]string
 	// Created is when it began, Updated when it changed last, Ended when it ended.
 	Created, Updated, Ended time.Time
 	// State is all that the machine knows: the status, why, and every step.
@@ -57,7 +62,7 @@ func (v *RunView) Output(step string, into any) error {
 
 func (e *Engine) view(r *run, now time.Time) *RunView {
 	v := &RunView{Run: r.id, Revision: r.rev, Definition: r.def, Version: r.version, Key: r.key,
-		Round:  r.round,
+		Round: r.round, Principal: r.principal,
 		Parent: r.parent, Link: linkNames[r.link], Created: r.created, Updated: r.updated, Ended: r.ended,
 		State: r.state, Input: r.input, Dropped: r.dropped}
 	for _, l := range r.labels {
@@ -97,17 +102,49 @@ func (e *Engine) get(ctx context.Context, id string) (v *RunView, r *run, err er
 		if got == nil {
 			return ErrNoRun
 		}
-		v, r = e.view(got, rd.Now()), got
+		seen := e.view(got, rd.Now())
+		if err := seen.corrected(rd); err != nil {
+			return err
+		}
+		v, r = seen, got
 		return nil
 	})
 	return v, r, err
 }
 
-// Find returns the last run of a business key. When the run is no longer kept, the
-// view has no more than its id, key, round and status.
+// corrected finds the corrections.
+func (v *RunView) corrected(rd kv.Reader) error {
+	if !v.State.Status.Terminal() {
+		return nil
+	}
+	for i := range v.State.Steps {
+		step := v.State.Steps[i].Name
+		row, ok, err := correctionTable.Get(rd, correctionKey(v.Run, step))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if v.Corrections == nil {
+			v.Corrections = map[string]string{}
+		}
+		v.Corrections[step] = row.Run
+	}
+	return nil
+}
+
+// Find returns the last run of a business key of the program itself; see FindKey.
 func (e *Engine) Find(ctx context.Context, definition, key string) (v *RunView, err error) {
+	return e.FindKey(ctx, RunKey{Definition: definition, Key: key})
+}
+
+// FindKey returns the last run of a business key. When the run is no longer kept, the
+// view has no more than its id, key, round and status. The error is [ErrNoRun] when
+// the key was never used.
+func (e *Engine) FindKey(ctx context.Context, k RunKey) (v *RunView, err error) {
 	err = e.store.View(ctx, func(rd kv.Reader) error {
-		row, ok, err := keyTable.Get(rd, businessKey(definition, key))
+		row, ok, err := keyTable.Get(rd, k.row())
 		if err != nil {
 			return err
 		}
@@ -120,10 +157,10 @@ func (e *Engine) Find(ctx context.Context, definition, key string) (v *RunView, 
 		}
 		if r != nil {
 			v = e.view(r, rd.Now())
-			return nil
+			return v.corrected(rd)
 		}
-		v = &RunView{Run: row.Run, Definition: definition, Key: key, Round: row.Round,
-			State: machine.State{Status: row.Status}}
+		v = &RunView{Run: row.Run, Definition: k.Definition, Principal: k.Principal, Key: k.Key,
+			Round: row.Round, State: machine.State{Status: row.Status}}
 		return nil
 	})
 	return v, err
@@ -176,102 +213,6 @@ func (e *Engine) notify(id string) {
 	}
 }
 
-// Query selects runs for [Engine.List]. Empty fields select all.
-type Query struct {
-	Definition, Key string
-	Statuses        []machine.Status
-	Label, Value    string    // a label and its value
-	From, To        time.Time // the time of creation: from, and before
-	Limit           int       // 0 means 50, at most 500
-	// Cursor is what the page before gave; it stays good while runs are added.
-	Cursor string
-}
-
-// listScan bounds the rows that one call of List reads.
-const listScan = 2000
-
-// List returns runs, newest first, without their inputs and histories. next is the
-// cursor of the page after it, empty at the end. A page can be shorter than the
-// limit, or empty, and have a next one: a call reads a bounded number of rows.
-func (e *Engine) List(ctx context.Context, q Query) (page []*RunView, next string, err error) {
-	if q.Limit <= 0 {
-		q.Limit = 50
-	}
-	q.Limit = min(q.Limit, 500)
-	err = e.store.View(ctx, func(rd kv.Reader) error {
-		got, cursor, err := e.listPage(rd, &q)
-		page, next = got, cursor
-		return err
-	})
-	return page, next, err
-}
-
-func (e *Engine) listPage(rd kv.Reader, q *Query) (page []*RunView, next string, err error) {
-	if len(q.Statuses) == 1 && q.Statuses[0] == machine.Held {
-		return e.listClass(rd, q, classHeld)
-	}
-	if len(q.Statuses) == 1 && q.Statuses[0] == machine.Stuck {
-		return e.listClass(rd, q, classStuck)
-	}
-	r := kv.Range{Reverse: true, Limit: listScan}
-	if q.Cursor != "" {
-		r.To = runKey(q.Cursor)
-	}
-	seen := 0
-	for row, err := range runTable.Scan(rd, r) {
-		if err != nil {
-			return nil, "", err
-		}
-		id := kv.DecodeKey(row.Key).String()
-		seen++
-		stored, err := decodeRun(id, row.Value.Body)
-		if err != nil { // the rules report it
-			stored = &run{id: id, created: q.From}
-		}
-		if !q.From.IsZero() && stored.created.Before(q.From) {
-			return page, "", nil // ids are ordered by time
-		}
-		if err == nil && q.selects(stored) {
-			v := e.view(stored, rd.Now())
-			v.Input, v.History = nil, nil
-			page = append(page, v)
-		}
-		if len(page) == q.Limit || seen == listScan {
-			return page, id, nil
-		}
-	}
-	return page, "", nil
-}
-
-// listClass lists what needs a person by its index, however many other runs there are.
-func (e *Engine) listClass(rd kv.Reader, q *Query, c class) (page []*RunView, next string, err error) {
-	r := kv.Key{}.Uint(uint64(c)).Range()
-	r.Reverse, r.Limit = true, listScan
-	if q.Cursor != "" {
-		r.To = openKey(c, q.Cursor)
-	}
-	seen := 0
-	for x, err := range rd.Scan(openTable, r) {
-		if err != nil {
-			return nil, "", err
-		}
-		seen++
-		d := kv.DecodeKey(x.Key)
-		_, id := d.Uint(), d.String()
-		stored, err := loadRun(rd, id)
-		fits := err == nil && stored != nil && (q.From.IsZero() || !stored.created.Before(q.From))
-		if fits && q.selects(stored) { // what cannot be read the rules report
-			v := e.view(stored, rd.Now())
-			v.Input, v.History = nil, nil
-			page = append(page, v)
-		}
-		if len(page) == q.Limit || seen == listScan {
-			return page, id, nil
-		}
-	}
-	return page, "", nil
-}
-
 // NeedPerson counts the runs that wait for a person, up to 10,000 of each kind.
 func (e *Engine) NeedPerson(ctx context.Context) (held, stuck int, err error) {
 	err = e.store.View(ctx, func(rd kv.Reader) error {
@@ -290,12 +231,4 @@ func (e *Engine) NeedPerson(ctx context.Context) (held, stuck int, err error) {
 		return nil
 	})
 	return held, stuck, err
-}
-
-func (q *Query) selects(r *run) bool {
-	hasLabel := func(l label) bool { return l.name == q.Label && (q.Value == "" || l.value == q.Value) }
-	return (q.Definition == "" || r.def == q.Definition) && (q.Key == "" || r.key == q.Key) &&
-		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, r.state.Status)) &&
-		(q.To.IsZero() || r.created.Before(q.To)) &&
-		(q.Label == "" || slices.ContainsFunc(r.labels, hasLabel))
 }

@@ -129,7 +129,11 @@ func (m *move) heard(i int) {
 		st.Status, st.NextAt = Unknown, m.now
 		m.resolve(i)
 	default:
-		st.Error = "refused by signal"
+		reason := ""
+		if m.ev.Kind == Signal {
+			reason = m.ev.Text
+		}
+		st.Error = withReason(refusedBySignal, reason)
 		m.refused(i, CauseRefused)
 	}
 }

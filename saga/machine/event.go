@@ -63,7 +63,7 @@ const (
 	// Found: a look-up has ended; Step, Outcome, After, Data, Text and Code.
 	Found
 	// Signal: the callee has said what became of Step: Outcome is done or refused; At
-	// is when it happened, if that is known; Data.
+	// is when it happened, if that is known; Data, and Text, why it was refused.
 	Signal
 	// Wake: time has passed.
 	Wake

@@ -107,7 +107,7 @@ func (m *move) signal(i int) {
 	}
 	if first {
 		st.Signal, st.SignalData = ev.Outcome, ev.Data
-		m.note(NoteSignal, i, ev.Outcome.String())
+		m.note(NoteSignal, i, withReason(ev.Outcome.String(), ev.Text))
 	}
 	switch {
 	case ev.Outcome == OutcomeDone:
@@ -116,11 +116,21 @@ func (m *move) signal(i int) {
 	case st.Status == Waiting || st.Status == Unknown && st.Undo == UndoNone:
 		m.heard(i)
 	case st.Status == Ready && st.Sends > 0:
-		st.Error = "refused by signal"
+		st.Error = withReason(refusedBySignal, ev.Text)
 		m.refused(i, CauseRefused)
 	case st.Status == Done:
 		m.conflict(i)
 	}
+}
+
+const refusedBySignal = "refused by signal"
+
+// withReason adds what the callee gave as the reason, if it did.
+func withReason(text, reason string) string {
+	if reason == "" {
+		return text
+	}
+	return text + ": " + reason
 }
 
 // conflict: a signal contradicts what was known.

@@ -1,0 +1,250 @@
+package saga
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"onced/kv"
+	"onced/kv/invariant"
+	"onced/saga/machine"
+)
+
+// shelf has runs of many kinds, and what is true of them.
+type shelf struct {
+	*till
+	runs []*RunView // in the order of their ids
+}
+
+// fill starts n runs, of which some fail and some wait.
+func (s *shelf) fill(n int, seed uint64) {
+	s.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	for i := range n {
+		s.plan["charge"] = [][]string{nil, nil, {"refused"}, {"dropped"}}[r.IntN(4)]
+		req := StartRequest{Definition: []string{"pay", "take"}[r.IntN(2)],
+			Principal: []string{"", "acme", "acm"}[r.IntN(3)], Key: fmt.Sprint(r.IntN(n)), Input: []byte(`{}`),
+			Labels: map[string]string{"shop": fmt.Sprint(r.IntN(3)), "n": fmt.Sprint(i)}}
+		if _, err := s.engine.StartRun(s.Context(), req); err != nil {
+			s.Fatal(err)
+		}
+		settle()
+		s.plan["charge"] = nil
+		pass(time.Duration(r.IntN(3000)) * time.Millisecond)
+	}
+	s.runs = s.all(Query{Limit: 500})
+	slices.SortFunc(s.runs, func(a, b *RunView) int { return slices.Compare([]byte(a.Run), []byte(b.Run)) })
+}
+
+// all reads all pages.
+func (s *shelf) all(q Query) (out []*RunView) {
+	s.Helper()
+	for range 1000 {
+		page, next, err := s.engine.List(s.Context(), q)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if out = append(out, page...); next == "" {
+			return out
+		}
+		q.Cursor = next
+	}
+	s.Fatal("the list has no end")
+	return nil
+}
+
+func listed(runs []*RunView) (ids []string) {
+	for _, v := range runs {
+		ids = append(ids, v.Run)
+	}
+	return ids
+}
+
+func payAndTake(o *outside) []*Definition {
+	var defs []*Definition
+	for _, name := range []string{"pay", "take"} {
+		defs = append(defs, New(name).Step("charge", o.act("charge"), o.undo("charge")).
+			Step("order", o.act("order"), nil))
+	}
+	return defs
+}
+
+// Whatever is selected comes, whatever is not does not, in the order of time, by
+// whichever index.
+func TestListsSelectByEveryIndex(t *testing.T) {
+	inTill(t, payAndTake, func(t *testing.T, in *till) {
+		s := &shelf{till: in}
+		s.fill(120, 7)
+		r := rand.New(rand.NewPCG(8, 1))
+		statuses := []machine.Status{machine.Running, machine.Completed, machine.Compensating,
+			machine.Compensated, machine.Held, machine.Stuck, machine.Closed}
+		seen := map[machine.Status]bool{}
+		for _, v := range s.runs {
+			seen[v.State.Status] = true
+		}
+		if len(s.runs) < 60 || !seen[machine.Held] || !seen[machine.Compensated] || !seen[machine.Completed] {
+			t.Fatalf("%d runs, %v", len(s.runs), seen)
+		}
+		some := func(of ...string) string { return of[r.IntN(len(of))] }
+		hits := 0
+		for range 2000 {
+			q := Query{Definition: some("", "", "pay", "none"), Principal: some("", "", "acme", "acm", "ac"),
+				Limit: 1 + r.IntN(9)}
+			if r.IntN(4) == 0 {
+				q.Key = fmt.Sprint(r.IntN(20))
+			}
+			if r.IntN(3) == 0 {
+				q.Label, q.Value = "shop", some("0", "1", "", "7")
+			}
+			for range r.IntN(3) {
+				q.Statuses = append(q.Statuses, statuses[r.IntN(len(statuses))])
+			}
+			at := func() time.Time { return s.runs[r.IntN(len(s.runs))].Created }
+			if r.IntN(4) == 0 {
+				q.From = at()
+			}
+			if r.IntN(4) == 0 {
+				q.To = at()
+			}
+			var want []string
+			for _, v := range slices.Backward(s.runs) {
+				stored := &run{def: v.Definition, principal: v.Principal, key: v.Key, created: v.Created,
+					state: v.State, labels: sortedLabels(v.Labels)}
+				if q.selects(stored) {
+					want = append(want, v.Run)
+				}
+			}
+			hits += len(want)
+			if got := listed(s.all(q)); !slices.Equal(got, want) {
+				t.Fatalf("%+v\n gives %v\n want %v", q, got, want)
+			}
+		}
+		if hits < 1000 {
+			t.Fatalf("only %d hits", hits)
+		}
+	})
+}
+
+// A list reads no more than what it looks for: rows of others are not seen.
+func TestListsDoNotReadWhatIsNotSelected(t *testing.T) {
+	s, e := engineOn(t, quickSteps("quick", nil))
+	counted := &readStore{Store: s}
+	for i := range 300 {
+		req := StartRequest{Definition: "quick", Key: fmt.Sprint(i), Input: []byte(`{}`), Principal: "acme",
+			Labels: map[string]string{"batch": fmt.Sprint(i / 100)}}
+		if i == 5 {
+			req.Principal, req.Labels = "globex", map[string]string{"batch": "rare"}
+		}
+		st, err := e.StartRun(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Wait(t.Context(), st.Run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.store = counted
+	for name, q := range map[string]Query{"label": {Label: "batch", Value: "rare"},
+		"principal": {Principal: "globex"}, "key": {Key: "5"}, "definition": {Definition: "none"},
+		"state": {Statuses: []machine.Status{machine.Held, machine.Running, machine.Closed}},
+		"time":  {To: time.Unix(1, 0)}} {
+		counted.rows = 0
+		page, next, err := e.List(t.Context(), q)
+		want := map[string]int{"label": 1, "principal": 1, "key": 1}[name]
+		if err != nil || len(page) != want || next != "" || counted.rows > 3*want {
+			t.Errorf("%s: %d runs, next %q, %d rows read, %v", name, len(page), next, counted.rows, err)
+		}
+	}
+}
+
+// readStore counts the rows that are read.
+type readStore struct {
+	kv.Store
+	rows int
+}
+
+func (s *readStore) View(ctx context.Context, fn func(kv.Reader) error) error {
+	return s.Store.View(ctx, func(rd kv.Reader) error { return fn(&readReader{rd, s}) })
+}
+
+type readReader struct {
+	kv.Reader
+	s *readStore
+}
+
+func (r *readReader) Get(t kv.TableID, key []byte) ([]byte, error) {
+	r.s.rows++
+	return r.Reader.Get(t, key)
+}
+
+func (r *readReader) Scan(t kv.TableID, in kv.Range) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		for x, err := range r.Reader.Scan(t, in) {
+			if r.s.rows++; !yield(x, err) {
+				return
+			}
+		}
+	}
+}
+
+// Two principals have two runs of one key, with keys of their own downstream.
+func TestPrincipalsShareNoRun(t *testing.T) {
+	inTill(t, payAndTake, func(t *testing.T, s *till) {
+		var runs []string
+		for _, p := range []string{"", "a", "b", "a\x00", "b"} {
+			st, err := s.engine.StartRun(t.Context(), StartRequest{Definition: "pay", Principal: p, Key: "k",
+				Input: fmt.Appendf(nil, `{"for":%q}`, p[:min(1, len(p))])})
+			if err != nil || st.Joined != slices.Contains(runs, st.Run) {
+				t.Fatalf("%q: %+v, %v", p, st, err)
+			}
+			runs = append(runs, st.Run)
+		}
+		settle()
+		if s.wantLedger("charge=4 order=4"); runs[4] != runs[2] {
+			t.Error(runs)
+		}
+		for i, p := range []string{"", "a", "b", "a\x00"} {
+			v, err := s.engine.FindKey(t.Context(), RunKey{p, "pay", "k"})
+			if err != nil || v.Run != runs[i] || v.Principal != p {
+				t.Errorf("%q: %+v, %v", p, v, err)
+			}
+		}
+		if _, err := s.engine.FindKey(t.Context(), RunKey{"c", "pay", "k"}); !errors.Is(err, ErrNoRun) {
+			t.Error(err)
+		}
+	})
+}
+
+// What retention takes away is in no list any more, and what it leaves is.
+func TestSweptRunsLeaveTheLists(t *testing.T) {
+	inTill(t, payAndTake, func(t *testing.T, in *till) {
+		s := &shelf{till: in}
+		s.fill(60, 3)
+		open := 0
+		for _, v := range s.runs {
+			if !v.State.Status.Terminal() {
+				open++
+			}
+		}
+		pass(31 * 24 * time.Hour)
+		if n, err := s.engine.SweepRuns(t.Context(), 0); err != nil || n == 0 {
+			t.Fatal(n, err)
+		}
+		left := s.all(Query{})
+		rows := 0
+		for _, err := range kv.Pages(t.Context(), s.store, listTable, kv.Range{}, 0) {
+			if rows++; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(left) == 0 || len(left) > open || rows > 6*len(left) {
+			t.Errorf("%d runs left of %d that were open, %d rows", len(left), open, rows)
+		}
+		invariant.RequireNow(t, s.store, RunRules()...)
+	})
+}
