@@ -1,6 +1,7 @@
 package boltkv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"log/slog"
 	"os"
@@ -48,7 +49,9 @@ func (b *backend) Snapshot() (group.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &snapshot{tx: tx}, nil
+	s := &snapshot{tx: tx}
+	s.tables = s.room[:0]
+	return s, nil
 }
 
 // Commit implements [group.Backend].
@@ -155,22 +158,55 @@ func (b *backend) Close() error {
 	return b.db.Close()
 }
 
-type snapshot struct{ tx *bolt.Tx }
+// snapshot is a read transaction. It remembers the tables it has read, since finding
+// one takes longer than finding a row.
+type snapshot struct {
+	tx     *bolt.Tx
+	tables []table
+	room   [2]table // for tables
+}
+
+// table is a table of a snapshot; bucket is nil when there is none.
+type table struct {
+	id     kv.TableID
+	bucket *bolt.Bucket
+	get    *bolt.Cursor // for single rows
+}
+
+// table returns a table of s, until the next call.
+func (s *snapshot) table(id kv.TableID) *table {
+	for i := range s.tables {
+		if s.tables[i].id == id {
+			return &s.tables[i]
+		}
+	}
+	t := table{id: id, bucket: s.tx.Bucket([]byte(id))}
+	if t.bucket != nil {
+		t.get = t.bucket.Cursor()
+	}
+	s.tables = append(s.tables, t)
+	return &s.tables[len(s.tables)-1]
+}
 
 // Version implements [group.Snapshot].
 func (s *snapshot) Version() uint64 { return uint64(s.tx.ID()) }
 
 // Get implements [group.Snapshot].
-func (s *snapshot) Get(t kv.TableID, key []byte) []byte {
-	if b := s.tx.Bucket([]byte(t)); b != nil {
-		return b.Get(key)
+func (s *snapshot) Get(id kv.TableID, key []byte) []byte {
+	t := s.table(id)
+	if t.bucket == nil {
+		return nil
 	}
-	return nil
+	k, v := t.get.Seek(key)
+	if !bytes.Equal(k, key) {
+		return nil
+	}
+	return v
 }
 
 // Cursor implements [group.Snapshot].
 func (s *snapshot) Cursor(t kv.TableID, r kv.Range) group.Cursor {
-	b := s.tx.Bucket([]byte(t))
+	b := s.table(t).bucket
 	if b == nil {
 		return noRows{}
 	}

@@ -58,7 +58,7 @@ type Backend interface {
 	Close() error
 }
 
-// Snapshot is one committed state. It is used by one goroutine.
+// Snapshot is one committed state. It is used by one goroutine at a time.
 type Snapshot interface {
 	// Version rises with every commit.
 	Version() uint64
@@ -120,8 +120,9 @@ type Store struct {
 	backend Backend
 	opt     Options
 
-	turn   turn           // guards open and closed, and who runs a closure
+	turn   turn           // guards open, snap and closed, and who runs a closure
 	open   *batch         // gathering
+	snap   Snapshot       // below the overlays, for closures that follow each other; or nil
 	closed bool           // no more calls
 	views  sync.WaitGroup // open Views; Add under viewMu
 
@@ -136,8 +137,8 @@ type Store struct {
 	failed     atomic.Pointer[failure]
 }
 
-// batch is one group. All fields but joined, done, err are guarded by the turn until
-// it is sealed, and immutable afterwards.
+// batch is one group. All fields but the atomic ones and those set at its end are
+// guarded by the turn until it is sealed, and immutable afterwards.
 type batch struct {
 	before *batch // the batch sealed before this one; its overlay lies below ours
 	rows   overlay
@@ -145,9 +146,11 @@ type batch struct {
 	bytes  int
 	led    bool
 	joined atomic.Int64  // as calls, for the leader to see
+	due    atomic.Bool   // its leader could commit it now: whoever has the turn seals it
 	sealed chan struct{} // closed under the turn when nobody may join any more
-	done   chan struct{} // closed after the commit
-	err    error         // set before done is closed
+	over   chan struct{} // closed after the commit, for the next leader
+	done   chan struct{} // closed after over, for everybody
+	err    error         // set before over is closed
 }
 
 // failure is the state of a store after a commit error.
@@ -174,12 +177,14 @@ func New(backend Backend, opt Options) (*Store, error) {
 	}
 	s.durable.Store(snap.Version())
 	snap.Close()
+	s.turn.idle = s.dropSnapshot
 	s.open = newBatch(nil)
 	return s, nil
 }
 
 func newBatch(before *batch) *batch {
-	return &batch{before: before, sealed: make(chan struct{}), done: make(chan struct{})}
+	return &batch{before: before, sealed: make(chan struct{}), over: make(chan struct{}),
+		done: make(chan struct{})}
 }
 
 // Epoch implements [kv.Store].
@@ -259,14 +264,19 @@ func (s *Store) ready(ctx context.Context) error {
 		return err
 	}
 	b := s.open
+	if b.due.Load() {
+		s.seal(b)
+		return s.Healthy()
+	}
 	if b.calls < s.opt.MaxCalls && b.bytes < s.opt.MaxBytes {
 		return nil
 	}
 	// The batch is full: keep the turn, so that the order of callers holds,
 	// until the batch before it is done; then seal it in its leader's place.
+	s.dropSnapshot() // the engine's commit may have to wait for it
 	if b.before != nil {
 		select {
-		case <-b.before.done:
+		case <-b.before.over:
 		case <-ctx.Done():
 			return notRun(ctx)
 		}
@@ -278,19 +288,43 @@ func (s *Store) ready(ctx context.Context) error {
 // seal closes b to further calls. The caller holds the turn, and the batch
 // before b is done.
 func (s *Store) seal(b *batch) {
+	s.dropSnapshot() // it lacks the batch before b, which no overlay holds any longer
 	b.before = nil
 	s.open = newBatch(b)
 	close(b.sealed)
 }
 
+// snapshot returns the snapshot below the overlays. It stays open while closures
+// follow each other, since opening one costs as much as a short closure, and no
+// longer: an engine may have to wait for it with a commit, and may not reuse the
+// space of what it shows.
+func (s *Store) snapshot() (Snapshot, error) {
+	if s.snap == nil {
+		snap, err := s.backend.Snapshot()
+		if err != nil {
+			return nil, err
+		}
+		s.snap = snap
+	}
+	return s.snap, nil
+}
+
+// dropSnapshot closes the snapshot. The caller has the turn, or knows that nobody
+// has it.
+func (s *Store) dropSnapshot() {
+	if s.snap != nil {
+		s.snap.Close()
+		s.snap = nil
+	}
+}
+
 func (s *Store) runClosure(tx *writer, fn func(kv.Writer) error) error {
 	tx.now = s.opt.Clock.Now()
-	snap, err := s.backend.Snapshot()
+	snap, err := s.snapshot()
 	if err != nil {
 		return err
 	}
 	tx.snap = snap
-	defer snap.Close()
 	run := func() error { return fn(tx) }
 	if s.opt.Rerun {
 		if err := callClosure(run); err != nil {
@@ -308,6 +342,9 @@ func (s *Store) settle(b *batch, tx *writer, leads bool) error {
 	tx.snap = nil
 	b.bytes += tx.bytes
 	before := b.before
+	if b.due.Load() {
+		s.seal(b)
+	}
 	s.turn.pass()
 	if leads {
 		s.lead(b, before)
@@ -321,11 +358,12 @@ func (s *Store) settle(b *batch, tx *writer, leads bool) error {
 // sealed in its leader's place.
 func (s *Store) lead(b, before *batch) {
 	if before != nil {
-		<-before.done
+		<-before.over
 		s.gather(b)
 	}
-	// Whoever seals in our place keeps the turn while it waits for our commit:
-	// we must not need the turn then.
+	// Whoever has the turn seals in our place, for we would have to queue for it
+	// behind many a closure.
+	b.due.Store(true)
 	if s.turn.take(b.sealed) {
 		select {
 		case <-b.sealed:
@@ -334,7 +372,10 @@ func (s *Store) lead(b, before *batch) {
 		}
 		s.turn.pass()
 	}
-	defer close(b.done)
+	defer func() {
+		close(b.over) // the next leader comes before the crowd
+		close(b.done)
+	}()
 	if s.failed.Load() != nil {
 		b.err = s.Healthy() // its closures may have read what is now in doubt
 		return
@@ -344,11 +385,16 @@ func (s *Store) lead(b, before *batch) {
 	}
 }
 
+// gathered is how many calls a batch has when its commit no longer waits for more.
+// The cost of a commit is mostly that of its sync up to about this many calls, and
+// that of its pages above; then it is better begun while others run closures.
+const gathered = 32
+
 // gather lets those who were answered a moment ago, and come back at once, join
 // b, for as long as somebody does. There is no timer in it: nobody waits for
 // callers that may not come.
 func (s *Store) gather(b *batch) {
-	for joined := int64(-1); joined < b.joined.Load(); {
+	for joined := int64(-1); joined < b.joined.Load() && joined < gathered; {
 		joined = b.joined.Load()
 		runtime.Gosched()
 	}

@@ -15,6 +15,7 @@ type turn struct {
 	held   bool
 	waking bool      // a woken waiter has not looked yet
 	queue  []*waiter // in the order of asking
+	idle   func()    // called under mu when the turn is free and nobody waits; may be nil
 	spare  []*waiter // for reuse; of this store only, since a channel belongs to a test's bubble
 }
 
@@ -96,6 +97,9 @@ func (t *turn) pass() {
 func (t *turn) release() {
 	if len(t.queue) == 0 {
 		t.held = false
+		if !t.waking && t.idle != nil {
+			t.idle()
+		}
 		return
 	}
 	w := t.queue[0]
