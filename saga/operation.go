@@ -10,7 +10,8 @@ import (
 
 // Operation is an effect that happens once per key. It is made by [NewOperation]
 // or [NewOnce] and is safe for concurrent use. Make one per operation and process
-// and keep it: it remembers outcomes that could not be stored yet.
+// and keep it: it remembers outcomes that could not be stored yet. Whoever has to
+// make another one in its place gives both the same [Unsaved], by [Remember].
 type Operation[A, R any] struct {
 	claims *claim.Book
 	name   string
@@ -28,7 +29,7 @@ type Operation[A, R any] struct {
 	encodeResult func(R) ([]byte, error)
 	decodeResult func([]byte) (R, error)
 
-	unsaved unsaved
+	unsaved *Unsaved
 }
 
 // Result is the answer of [Operation.Do].
@@ -126,6 +127,9 @@ func (o *Operation[A, R]) configured(opts []Option) (*Operation[A, R], error) {
 	}
 	if o.set.scope != nil {
 		o.scope = o.set.scope
+	}
+	if o.unsaved = o.set.unsaved; o.unsaved == nil {
+		o.unsaved = &Unsaved{}
 	}
 	if field, problem := o.problem(); problem != "" {
 		return nil, &ConfigError{Operation: o.name, Field: field, Problem: problem}

@@ -42,6 +42,8 @@ type settings struct {
 
 	tracer Tracer
 
+	unsaved *Unsaved // nil is one of its own
+
 	step stepSettings // of a step of a saga
 }
 
@@ -141,6 +143,12 @@ func Repeatable(keyValidFor time.Duration) Option {
 		}
 	}}
 }
+
+// Remember keeps outcomes that could not be stored in u, for an operation that may
+// be replaced by another one of the same name while its claims are open: after a
+// reload, for example. Without it they are forgotten with the operation; their keys
+// then stay taken until the next start, and are unknown from then on.
+func Remember(u *Unsaved) Option { return Option{func(s *settings) { s.unsaved = u }} }
 
 // Timeout bounds one run of the function, and of a look-up, through its context.
 // The function must heed it. The default is [DefaultTimeout].

@@ -13,8 +13,8 @@ import (
 const (
 	// saveTries is how often one call tries to store an outcome.
 	saveTries = 3
-	// maxUnsaved is how many outcomes an operation remembers that could not be
-	// stored. Further ones are unknown after the next start, as all are.
+	// maxUnsaved is how many outcomes are remembered that could not be stored.
+	// Further ones are unknown after the next start, as all are.
 	maxUnsaved = 1000
 )
 
@@ -77,18 +77,23 @@ func (c *call[A, R]) saveLeftOver(ctx context.Context) error {
 	return nil
 }
 
-// unsaved keeps what could not be stored. The zero value is empty. One key may
-// have several: of calls with different tokens that each do not know whether
-// they have claimed it.
-type unsaved struct {
+// Unsaved remembers outcomes that could not be stored yet, a thousand at most; the
+// next call under the key stores them. What is in it is unknown after a
+// crash, as everything else under way is. An operation has one of its own. With
+// [Remember] it outlives its operation, and several may share one, whatever their
+// kinds. The zero value is empty and ready; it must not be copied. It is safe for
+// concurrent use.
+type Unsaved struct {
 	mu sync.Mutex
 	n  int
-	m  map[claim.ID][]*leftOver
+	// m has several for one key: of calls with different tokens that each do not
+	// know whether they have claimed it.
+	m map[claim.ID][]*leftOver
 }
 
 type leftOver struct{ do saver }
 
-func (u *unsaved) add(id claim.ID, do saver) {
+func (u *Unsaved) add(id claim.ID, do saver) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.n >= maxUnsaved {
@@ -102,14 +107,14 @@ func (u *unsaved) add(id claim.ID, do saver) {
 }
 
 // of returns what is kept for id.
-func (u *unsaved) of(id claim.ID) []*leftOver {
+func (u *Unsaved) of(id claim.ID) []*leftOver {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Clone(u.m[id])
 }
 
 // remove forgets l only: another call may have left something since.
-func (u *unsaved) remove(id claim.ID, l *leftOver) {
+func (u *Unsaved) remove(id claim.ID, l *leftOver) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	i := slices.Index(u.m[id], l)

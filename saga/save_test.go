@@ -119,7 +119,7 @@ func (s *rareStore) Update(ctx context.Context, fn func(kv.Writer) error) error 
 
 func TestUnsavedOutcomesAreBoundedAndForgotten(t *testing.T) {
 	t.Parallel()
-	var u unsaved
+	var u Unsaved
 	id := func(i int) claim.ID { return claim.ID{Scope: "s", Key: fmt.Sprint(i)} }
 	do := func(context.Context) (claim.Decision, error) { return claim.Decision{}, nil }
 	for i := range maxUnsaved + 5 {

@@ -12,6 +12,7 @@ import (
 	"onced/api/proxy"
 	"onced/kv/claim"
 	"onced/kv/feed"
+	"onced/saga"
 )
 
 // parts are what the handlers are made of. This file is where the packages of
@@ -20,6 +21,8 @@ type parts struct {
 	feed *feed.Feed
 	book *claim.Book
 	auth *auth.Service
+
+	unsaved saga.Unsaved // outlives the proxies of reloads
 
 	api     http.Handler
 	metrics http.Handler
@@ -93,7 +96,7 @@ func (p *parts) newProxy(a *App, c *config.Config) (*proxy.Proxy, error) {
 		Claims: p.book, Routes: c.Routes, Principal: p.principal(ip),
 		MaxBody: int64(c.HTTP.MaxBody), BodyTime: c.HTTP.ReadTimeout,
 		ClientIP: ip, Trusted: trustedPeer(c.HTTP.TrustedProxies), OnRoute: api.SetRoute,
-		Observer: a.metrics, Clock: a.o.Clock, Logger: a.o.Logger,
+		Observer: a.metrics, Clock: a.o.Clock, Logger: a.o.Logger, Unsaved: &p.unsaved,
 	}
 	if a.tracer != nil {
 		cfg.Tracer, cfg.TraceSend = a.tracer, a.tracer.Send

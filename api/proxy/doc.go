@@ -65,5 +65,6 @@
 // # What the caller must do
 //
 // Serve it behind the limits of package api. Give it the routes as package config
-// has checked them. After a reload, use a new Proxy and Close the old one.
+// has checked them. After a reload, use a new Proxy with the same Config.Unsaved, and
+// Close the old one.
 package proxy

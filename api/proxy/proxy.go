@@ -43,6 +43,10 @@ type Config struct {
 	// OnRoute is told the name of the route that a request has, for logs; nil is
 	// nobody. It is called by the goroutine that serves the request.
 	OnRoute func(ctx context.Context, name string)
+	// Unsaved remembers outcomes that could not be stored, by the route's name and
+	// the key. Give a Proxy the one of the Proxy that it replaces: without it their
+	// keys stay taken until the next start. Nil forgets with the Proxy.
+	Unsaved *saga.Unsaved
 	// Observer is told of guarded requests that were sent on, for metrics; nil is
 	// nobody.
 	Observer Observer

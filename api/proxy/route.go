@@ -81,6 +81,7 @@ func (rt *route) settings() idemhttp.Config {
 		WriteProblem: writeProblem,
 		Logger:       rt.proxy.cfg.Logger.With("route", rt.name),
 		Tracer:       rt.proxy.cfg.Tracer,
+		Unsaved:      rt.proxy.cfg.Unsaved,
 	}
 	if rt.Wait == 0 {
 		cfg.Wait = idemhttp.NoWait

@@ -291,6 +291,33 @@ func TestIK11_SaveFails(t *testing.T) {
 	}
 }
 
+// Two handlers that replace each other share what could not be stored.
+func TestIK11_TheNextHandlerRemembers(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		var c counter
+		f := faultkv.New(memkv.New(memkv.Options{}))
+		book := bookOn(t, f)
+		cfg := Config{Wait: NoWait}
+		if shared {
+			cfg.Unsaved = &saga.Unsaved{}
+		}
+		h := guard(t, book, cfg, func(w http.ResponseWriter, r *http.Request) {
+			c.charge(w, r)
+			for i := range 3 { // as often as one call tries
+				f.Arm(faultkv.Plan{Point: len(f.Points()) + 1 + i, When: faultkv.Before})
+			}
+		})
+		want(t, serve(h, post("k", "{}")), 503, string(CodeCommitUnknown), false)
+		next := guard(t, book, cfg, c.charge)
+		if shared {
+			want(t, serve(next, post("k", "{}")), 201, `{"charge":1}`, true)
+		} else {
+			want(t, serve(next, post("k", "{}")), 409, string(CodeInFlight), false)
+		}
+		c.is(t, 1)
+	}
+}
+
 func TestIK12_DeclineIsReplayed(t *testing.T) {
 	for _, status := range []int{400, 402, 403, 404, 405, 410, 411, 413, 414, 415, 422, 431, 451} {
 		var c counter

@@ -84,6 +84,9 @@ type Config struct {
 	Pass http.Handler
 	// WriteProblem writes a problem; nil writes RFC 9457 problem details.
 	WriteProblem func(http.ResponseWriter, *http.Request, *Problem)
+	// Unsaved remembers outcomes that could not be stored; nil is one of the
+	// handler's own. Give it to handlers that replace each other; see saga.Remember.
+	Unsaved *saga.Unsaved
 	// Tracer makes spans of what a request does; nil makes none. See saga.Trace.
 	Tracer saga.Tracer
 	// Logger is told of panics, outcomes that became unknown and errors that no
@@ -169,6 +172,9 @@ func (c *Config) options() []saga.Option {
 	}
 	if c.Scope != nil {
 		opts = append(opts, saga.Scope(c.Scope))
+	}
+	if c.Unsaved != nil {
+		opts = append(opts, saga.Remember(c.Unsaved))
 	}
 	if c.Tracer != nil {
 		opts = append(opts, saga.Trace(c.Tracer))
