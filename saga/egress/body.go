@@ -1,0 +1,45 @@
+package egress
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+// ReadBody reads the body of an answer, at most limit bytes of it, and closes it.
+// whole says that there was no more. A body that is read whole leaves its
+// connection for the next request; of a larger one the rest is not read, and the
+// connection is closed. The error is *[Error] with Sent true: the body broke off, or
+// its time was over.
+func ReadBody(resp *http.Response, limit int) (body []byte, whole bool, err error) {
+	defer resp.Body.Close()
+	size := int64(512)
+	if resp.ContentLength >= 0 {
+		size = resp.ContentLength
+	}
+	// One more than the limit is read, to see whether there is more.
+	body = make([]byte, 0, min(size, int64(limit))+1)
+	for {
+		if len(body) > limit {
+			return body[:limit], false, nil
+		}
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+		n, err := resp.Body.Read(body[len(body):min(cap(body), limit+1)])
+		body = body[:len(body)+n]
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && len(body) <= limit:
+			return body, true, nil
+		case errors.Is(err, io.EOF) || len(body) > limit:
+			return body[:limit], false, nil
+		default:
+			e := newError(resp.Request, true, err)
+			if e.Kind == NotHTTP {
+				e.Kind = Broken
+			}
+			return nil, false, e
+		}
+	}
+}

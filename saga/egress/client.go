@@ -1,0 +1,232 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Defaults of [Config].
+const (
+	// DefaultMaxIdlePerHost is how many idle connections one host may have: as many
+	// as were busy a moment ago, or a burst would make most of them anew.
+	DefaultMaxIdlePerHost = 256
+	// DefaultIdleTimeout is below what servers keep idle connections for, so that
+	// they seldom close one just as it is used.
+	DefaultIdleTimeout = 4 * time.Second
+	// DefaultDialTimeout bounds the look-up of a name and the connecting.
+	DefaultDialTimeout = 10 * time.Second
+	// DefaultTLSTimeout bounds a handshake.
+	DefaultTLSTimeout = 10 * time.Second
+	// DefaultMaxHeader bounds the header of an answer, in bytes.
+	DefaultMaxHeader = 64 << 10
+)
+
+// maxIdle bounds the idle connections to all hosts.
+const maxIdle = 4 * DefaultMaxIdlePerHost
+
+// Config are the settings. The zero value of every field is its default.
+type Config struct {
+	// Allow are hosts ("shop.internal"), addresses ("10.1.2.3", "fd00::1") and
+	// networks ("10.1.0.0/16") that guarded requests may reach though they are not
+	// public. A host or an address may have a port ("10.1.2.3:8080", "[fd00::1]:8080")
+	// and then allows that one only. A host that is named so may resolve to private
+	// and loopback addresses; link-local and metadata addresses are allowed only by
+	// address or network.
+	Allow []string
+	// RootCAs are the authorities that sign servers' certificates; nil means the
+	// system's. See [TLSFiles].
+	RootCAs *x509.CertPool
+	// Certificates are those that prove who we are, to servers that ask.
+	Certificates []tls.Certificate
+	// MaxIdlePerHost, IdleTimeout, DialTimeout, TLSTimeout and MaxHeader replace the
+	// defaults of those names when they are not 0.
+	MaxIdlePerHost                       int
+	IdleTimeout, DialTimeout, TLSTimeout time.Duration
+	MaxHeader                            int64
+	// Resolver looks up names; nil means the system's way.
+	Resolver *net.Resolver
+}
+
+// Trust says where a request may go.
+type Trust uint8
+
+// The levels of trust. The zero value is the one that may least.
+const (
+	// Guarded requests reach public addresses and those on the list Config.Allow.
+	Guarded Trust = iota
+	// Trusted requests reach every address. Their host is the operator's choice.
+	Trusted
+)
+
+var trustNames = [...]string{"guarded", "trusted"}
+
+// String returns the level's name.
+func (t Trust) String() string {
+	if int(t) < len(trustNames) {
+		return trustNames[t]
+	}
+	return "unknown trust"
+}
+
+// How says how a request is to be sent. The zero value is the careful way: guarded,
+// never sent again, over a connection that may have been used before.
+type How struct {
+	// Trust is Guarded or Trusted.
+	Trust Trust
+	// Resend allows that the request is sent again, as it is, when a reused
+	// connection breaks: the callee honours its key, or it changes nothing. A request
+	// with a body then needs its GetBody.
+	Resend bool
+	// Fresh sends it over a connection that nothing was sent over before.
+	Fresh bool
+}
+
+// The pools of connections of one level of trust.
+const (
+	once   = iota // reused connections, nothing is sent again
+	resend        // reused connections of HTTP/1.1 and 2, net/http may send again
+	fresh         // a connection for each request
+	pools
+)
+
+// Client sends requests. It is made by [New], is safe for concurrent use, and has
+// no goroutine besides those of its connections.
+type Client struct {
+	allow  allowList
+	dialer net.Dialer
+	send   [2][pools]*http.Transport
+}
+
+// New returns a client. Its error names the entry of Config.Allow that is none.
+func New(cfg Config) (*Client, error) {
+	allow, err := parseAllow(cfg.Allow)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{allow: allow, dialer: net.Dialer{
+		Timeout:   cmp.Or(cfg.DialTimeout, DefaultDialTimeout),
+		KeepAlive: 15 * time.Second,
+		Resolver:  cfg.Resolver,
+	}}
+	for _, trust := range []Trust{Guarded, Trusted} {
+		for pool := range pools {
+			c.send[trust][pool] = c.transport(cfg, trust, pool)
+		}
+	}
+	return c, nil
+}
+
+func (c *Client) transport(cfg Config, trust Trust, pool int) *http.Transport {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(pool == resend)
+	return &http.Transport{
+		Proxy: nil,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return c.dial(ctx, network, addr, trust)
+		},
+		TLSClientConfig: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			RootCAs:            cfg.RootCAs,
+			Certificates:       cfg.Certificates,
+			ClientSessionCache: tls.NewLRUClientSessionCache(DefaultMaxIdlePerHost),
+		},
+		Protocols:              protocols,
+		DisableKeepAlives:      pool == fresh,
+		DisableCompression:     true, // what is read is what was bounded
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    cmp.Or(cfg.MaxIdlePerHost, DefaultMaxIdlePerHost),
+		IdleConnTimeout:        cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout),
+		TLSHandshakeTimeout:    cmp.Or(cfg.TLSTimeout, DefaultTLSTimeout),
+		MaxResponseHeaderBytes: cmp.Or(cfg.MaxHeader, DefaultMaxHeader),
+	}
+}
+
+// Close closes the idle connections. Requests that are under way may end, and their
+// connections are closed later, at the idle time limit at the latest.
+func (c *Client) Close() {
+	for _, level := range c.send {
+		for _, t := range level {
+			t.CloseIdleConnections()
+		}
+	}
+}
+
+// Send sends r and returns its answer, of whatever status, redirects and 101 too;
+// informational answers before it are dropped. The caller closes the body. r itself
+// is not changed. The only error is *[Error].
+func (c *Client) Send(r *http.Request, how How) (*http.Response, error) {
+	if err := CheckURL(r.URL); err != nil {
+		return nil, &Error{Kind: NotValid, Host: hostOf(r.URL), Err: err}
+	}
+	if how.Trust > Trusted {
+		how.Trust = Guarded
+	}
+	pool := poolFor(r, how)
+	out := &outgoing{shared: pool == resend}
+	sent := r.WithContext(out.watch(r.Context()))
+	if pool != resend {
+		sent.Header = hideKeys(r.Header)
+	}
+	resp, err := c.send[how.Trust][pool].RoundTrip(sent)
+	if err != nil {
+		return nil, newError(r, out.seal(), err)
+	}
+	return resp, nil
+}
+
+// poolFor chooses so that net/http can send nothing again that must not be.
+func poolFor(r *http.Request, how How) int {
+	switch {
+	case how.Fresh:
+		return fresh
+	case how.Resend:
+		return resend
+	case repeatedAlways(r.Method):
+		return fresh
+	}
+	return once
+}
+
+// repeatedAlways are the methods that net/http takes for repeatable by themselves.
+func repeatedAlways(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// hideKeys spells two headers as net/http does not look for them: it takes their
+// presence for leave to send a request again. Names of headers do not depend on
+// case.
+func hideKeys(h http.Header) http.Header {
+	if h["Idempotency-Key"] == nil && h["X-Idempotency-Key"] == nil {
+		return h
+	}
+	out := make(http.Header, len(h))
+	for name, values := range h {
+		switch name {
+		case "Idempotency-Key":
+			name = "Idempotency-key"
+		case "X-Idempotency-Key":
+			name = "X-Idempotency-key"
+		}
+		out[name] = values
+	}
+	return out
+}
+
+// hostOf is the host for an error's text.
+func hostOf(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Host
+}

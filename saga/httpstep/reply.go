@@ -1,0 +1,111 @@
+package httpstep
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"onced/saga"
+)
+
+// maxExcerpt bounds the piece of a reply's body in a text, in bytes.
+const maxExcerpt = 300
+
+// Reply is an answer that came whole.
+type Reply struct {
+	// Status is the status, Header the header of the answer.
+	Status int
+	Header http.Header
+	// Body is the body, up to the limit; Truncated says that there was more.
+	Body      []byte
+	Truncated bool
+
+	call *Caller
+	req  *Request
+	host string
+}
+
+// Err makes the error for a meaning that the caller has found in the reply: nil for
+// done, else marked and with the text as that of [Caller.Do]. why says how it was
+// found when the status is not what tells, for example "refused_if holds"; it may be
+// empty.
+func (r *Reply) Err(m Meaning, why string) error {
+	if m == Done {
+		return nil
+	}
+	after := r.RetryAfter()
+	e := &CallError{Method: r.req.Method, Host: r.host, Status: r.Status, Meaning: m, RetryAfter: after,
+		Credentials: r.Status == http.StatusUnauthorized || r.Status == http.StatusProxyAuthRequired}
+	e.text = r.text(why)
+	switch m {
+	case Refused:
+		e.refusal = &saga.RefusedError{Code: "http_" + strconv.Itoa(r.Status), Message: e.text}
+		return saga.Refused(e)
+	case Retry:
+		return saga.RetryAfter(after, e)
+	case Unfinished:
+		return saga.Unfinished(after, e)
+	default:
+		if after > 0 {
+			return saga.Unfinished(after, e)
+		}
+		return e
+	}
+}
+
+// RetryAfter is when the callee wants to be asked again: its header, between 0 and
+// MaxRetryAfter; 0 when there is none that can be read.
+func (r *Reply) RetryAfter() time.Duration { return r.call.retryAfter(r.Header) }
+
+// Excerpt is a piece of the body for people: bounded, in one line, without control
+// characters, and without the secrets of the request.
+func (r *Reply) Excerpt() string { return excerpt(r.Body, newMask(r.req)) }
+
+func (r *Reply) text(why string) string {
+	var b strings.Builder
+	b.WriteString(r.req.Method + " " + r.host + " answered " + strconv.Itoa(r.Status))
+	if r.Status == http.StatusUnauthorized || r.Status == http.StatusProxyAuthRequired {
+		b.WriteString(" (our credentials are not accepted)")
+	}
+	if why != "" {
+		b.WriteString(" (" + newMask(r.req).text(why) + ")")
+	}
+	if piece := r.Excerpt(); piece != "" {
+		b.WriteString(": " + piece)
+	}
+	return b.String()
+}
+
+// excerpt masks before it cuts, so that no half of a secret is left.
+func excerpt(body []byte, m mask) string {
+	if len(body) == 0 {
+		return ""
+	}
+	cut := maxExcerpt + m.longest()
+	more := len(body) > cut
+	text := m.text(strings.ToValidUTF8(string(body[:min(len(body), cut)]), "\uFFFD"))
+	var b strings.Builder
+	space := false
+	for _, c := range text {
+		if unicode.IsSpace(c) || !unicode.IsPrint(c) {
+			space = b.Len() > 0
+			continue
+		}
+		if space {
+			b.WriteByte(' ')
+			space = false
+		}
+		if b.Len()+utf8.RuneLen(c) > maxExcerpt {
+			more = true
+			break
+		}
+		b.WriteRune(c)
+	}
+	if more {
+		b.WriteString("…")
+	}
+	return b.String()
+}
