@@ -76,7 +76,7 @@ type Sagas struct {
 	MaxCallsPerDefinition int `default:"0"    key:"max_calls_per_definition" max:"100000" min:"0"`
 	MaxCallsPerHost       int `default:"0"    key:"max_calls_per_host"       max:"100000" min:"0"`
 	// AllowHosts are the hosts, addresses and networks to which definitions that came
-	// by the API may send although they are not public.
+	// by the API may send although they are not public, as egress.Config has them.
 	AllowHosts []string `key:"allow_hosts"`
 	// TLS is what calls show and trust.
 	TLS SagasTLS `key:"tls"`
@@ -137,5 +137,5 @@ func (c *Config) Base(addr string) string {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
-	return "http://" + addr
+	return BaseURL(addr)
 }

@@ -1,15 +1,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"onced/saga/egress"
 )
-
-// hostPattern matches the name of a host, with *. before it for all below.
-var hostPattern = regexp.MustCompile(`^(\*\.)?` + hostLabel + `(\.` + hostLabel + `)*$`)
-
-const hostLabel = `[a-z0-9_]([a-z0-9_-]*[a-z0-9])?`
 
 // validateSagas checks what single keys of sagas cannot say. Definitions are read
 // by whoever runs them.
@@ -28,13 +25,9 @@ func (l *loader) validateSagas(c *Config) {
 	}
 	for i, text := range c.Sagas.AllowHosts {
 		const key = "sagas.allow_hosts"
-		if _, err := ParseNetwork(text); err == nil {
-			continue
-		}
-		if len(text) > 253 || !hostPattern.MatchString(strings.ToLower(text)) {
+		if bad, ok := errors.AsType[*egress.AllowError](egress.CheckAllow([]string{text})); ok {
 			l.add(Problem{Origin: l.originOf(key), Key: key, Value: text,
-				Text:    fmt.Sprintf("(entry %d) is no host, address or network", i+1),
-				Allowed: "for example shop.internal, 10.1.0.7, 10.1.0.0/16, fd00::/8; no port, no scheme"})
+				Text: fmt.Sprintf("(entry %d) %s", i+1, bad.Problem)})
 		}
 	}
 	t := c.Sagas.TLS

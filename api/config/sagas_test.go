@@ -20,8 +20,8 @@ sagas: {definitions: [""]}
 => onced.yaml:1:22: sagas.definitions: (entry 1) names nothing; name a file or a folder
 
 sagas: {allow_hosts: [a.internal, "http://b", "*.c.internal", 10.0.0.0/8, "d:80"]}
-=> onced.yaml:1:22: sagas.allow_hosts: "http://b" (entry 2) is no host, address or network; allowed: for example shop.internal, 10.1.0.7, 10.1.0.0/16, fd00::/8; no port, no scheme
-=> onced.yaml:1:22: sagas.allow_hosts: "d:80" (entry 5) is no host, address or network; allowed: for example shop.internal, 10.1.0.7, 10.1.0.0/16, fd00::/8; no port, no scheme
+=> onced.yaml:1:22: sagas.allow_hosts: "http://b" (entry 2) is a URL; write its host, or host:port
+=> onced.yaml:1:22: sagas.allow_hosts: "*.c.internal" (entry 3) is not a host, an address or a network; write a name in ASCII without wildcards, 10.1.2.3, [fd00::1]:8080 or 10.1.0.0/16
 
 sagas: {tls: {cert_file: c.pem}}
 => onced.yaml:1:26: sagas.tls.cert_file: "c.pem" has no key; name the file of its key with sagas.tls.key_file

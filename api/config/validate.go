@@ -34,6 +34,21 @@ func IsLoopback(addr string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
+// BaseURL is where a process that listens on addr is reached from this machine.
+func BaseURL(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "http://" + addr
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if err == nil && ip.Is6() && !ip.Is4In6() {
+			host = "::1"
+		}
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
 // wrong notes that the value of a key does not fit, unless the value could not
 // be read in the first place.
 func (l *loader) wrong(path string, p Problem) {
