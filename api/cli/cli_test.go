@@ -404,7 +404,7 @@ func TestBaseURL(t *testing.T) {
 		"127.0.0.1:1": "http://127.0.0.1:1", ":1": "http://127.0.0.1:1", "0.0.0.0:1": "http://127.0.0.1:1",
 		"[::]:1": "http://[::1]:1", "[::1]:1": "http://[::1]:1", "host:1": "http://host:1",
 	} {
-		if got := baseURL(addr); got != want {
+		if got := config.BaseURL(addr); got != want {
 			t.Errorf("%s: %s", addr, got)
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
+
+	"onced/api/config"
 )
 
 // healthTimeout bounds a health check; that of Docker is 30 s by default.
@@ -21,7 +21,7 @@ func healthcheck(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		base = baseURL(conf.Listen)
+		base = config.BaseURL(conf.Listen)
 	}
 	if c.flags.Lookup("live").Value.String() == "true" {
 		path = "/livez"
@@ -58,19 +58,4 @@ func ask(ctx context.Context, url string) (status int, body string, err error) {
 	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	return res.StatusCode, string(text), err
-}
-
-// baseURL is where a process that listens on addr is reached from this machine.
-func baseURL(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "http://" + addr
-	}
-	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-		if err == nil && ip.Is6() && !ip.Is4In6() {
-			host = "::1"
-		}
-	}
-	return "http://" + net.JoinHostPort(host, port)
 }

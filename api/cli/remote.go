@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"onced/api/client"
+	"onced/api/config"
 )
 
 // The variables of the client commands.
@@ -60,7 +61,7 @@ func (c *call) remoteURL() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return baseURL(conf.Listen), nil
+	return config.BaseURL(conf.Listen), nil
 }
 
 // remote is a client of a running onced.
