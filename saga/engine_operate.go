@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -164,6 +165,8 @@ type Bulk struct {
 	From, To                     time.Time
 	// Limit is the most runs; 0 means 1000.
 	Limit int
+	// Cursor is the Next of the call before.
+	Cursor string
 	// DryRun changes nothing, and says what would be done.
 	DryRun bool
 }
@@ -174,8 +177,10 @@ type BulkResult struct {
 	Acted []string
 	// Refused are those whose state does not allow it, with the reason.
 	Refused map[string]string
-	// More is true when the limit was reached.
+	// More is true when there may be more than the limit; Next is then the Cursor of the
+	// call that goes on.
 	More bool
+	Next string
 }
 
 // errDry takes the changes of a dry run back.
@@ -192,11 +197,10 @@ func (e *Engine) OperateAll(ctx context.Context, b Bulk, a Act) (BulkResult, err
 	if b.Limit <= 0 {
 		b.Limit = 1000
 	}
-	ids, more, err := e.selectOpen(ctx, b)
+	ids, next, err := e.selectOpen(ctx, b)
 	if err != nil {
 		return out, err
 	}
-	out.More = more
 	for _, id := range ids {
 		err := e.store.Update(ctx, func(w kv.Writer) error {
 			_, err := e.OperateTx(w, id, a)
@@ -206,43 +210,55 @@ func (e *Engine) OperateAll(ctx context.Context, b Bulk, a Act) (BulkResult, err
 			return err
 		})
 		var state *machine.Error
+		var input *InputError
 		switch {
 		case err == nil, errors.Is(err, errDry):
 			out.Acted = append(out.Acted, id)
 		case errors.As(err, &state):
 			out.Refused[id] = state.Problem
+		case errors.As(err, &input): // it has no such step
+			out.Refused[id] = input.Field + " " + input.Problem
 		case errors.Is(err, ErrNoRun):
 		default:
+			out.More = true
 			return out, err
 		}
+		out.Next = id
 	}
+	out.Next, out.More = next, next != ""
 	return out, nil
 }
 
-// selectOpen lists the runs of the index that are selected.
-func (e *Engine) selectOpen(ctx context.Context, b Bulk) (ids []string, more bool, err error) {
-	q := Query{Definition: b.Definition, Principal: b.Principal, Key: b.Key, Statuses: b.Statuses,
-		Label: b.Label, Value: b.Value, From: b.From, To: b.To}
-	for x, err := range kv.Pages(ctx, e.store, openTable, kv.Range{}, 0) {
-		if err != nil {
-			return ids, false, err
+// openStatuses are those of runs that have not ended.
+var openStatuses = []machine.Status{machine.Running, machine.Compensating, machine.Held, machine.Stuck}
+
+// query selects what has not ended.
+func (b *Bulk) query() (q Query, some bool) {
+	q = Query{Definition: b.Definition, Principal: b.Principal, Key: b.Key, Label: b.Label, Value: b.Value,
+		From: b.From, To: b.To, Cursor: b.Cursor, Limit: 500}
+	for _, s := range openStatuses {
+		if len(b.Statuses) == 0 || slices.Contains(b.Statuses, s) {
+			q.Statuses = append(q.Statuses, s)
 		}
-		d := kv.DecodeKey(x.Key)
-		_, id := d.Uint(), d.String()
-		_, r, err := e.get(ctx, id)
-		if errors.Is(err, ErrNoRun) || errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) {
-			continue
-		}
-		if err != nil {
-			return ids, false, err
-		}
-		if r.state.Status.Terminal() || !q.selects(r) {
-			continue
-		}
-		if len(ids) == b.Limit {
-			return ids, true, nil
-		}
-		ids = append(ids, id)
 	}
-	return ids, false, nil
+	return q, len(q.Statuses) > 0
+}
+
+// selectOpen lists what is selected, the newest first, and where to go on.
+func (e *Engine) selectOpen(ctx context.Context, b Bulk) (ids []string, next string, err error) {
+	q, some := b.query()
+	for some {
+		q.Limit = min(500, b.Limit-len(ids))
+		page, cursor, err := e.List(ctx, q)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, v := range page {
+			ids = append(ids, v.Run)
+		}
+		if q.Cursor = cursor; cursor == "" || len(ids) == b.Limit {
+			return ids, cursor, nil
+		}
+	}
+	return nil, "", nil
 }

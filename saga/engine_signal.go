@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,6 +26,9 @@ type Signal struct {
 	Data []byte
 	// Reason says why it was refused, for people; it is cut to 500 bytes.
 	Reason string
+	// Actor is the person who sends it in the callee's place, or empty. It is then told
+	// in the feed, as "operator.run.signal".
+	Actor string
 	// At is when it happened, if the callee says so. It can prove that a success came
 	// after its undo.
 	At time.Time
@@ -84,6 +88,11 @@ func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
 	}
 	if err := c.apply(ev); err != nil {
 		return err
+	}
+	if s.Actor != "" && !bytes.Equal(c.raw, c.r.encode()) {
+		if err := c.audit("signal", Act{Step: s.Step, Actor: s.Actor, Reason: s.Reason}); err != nil {
+			return err
+		}
 	}
 	return c.save()
 }

@@ -31,6 +31,8 @@ type StartRequest struct {
 	Input []byte
 	// Labels are for finding the run, for example {"customer": "c-7"}.
 	Labels map[string]string
+	// Join starts nothing: the error is [ErrNoRun] when the key has no run to join.
+	Join bool
 }
 
 func (r *StartRequest) of() RunKey {
@@ -223,6 +225,11 @@ func (b *beginning) run(w kv.Writer) error {
 			return err
 		}
 		round = row.Round + 1
+	}
+	if b.req.Join {
+		return ErrNoRun
+	}
+	if ok {
 		if err := supersede(w, b.req.of(), row.Run); err != nil {
 			return err
 		}

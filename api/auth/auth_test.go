@@ -732,11 +732,12 @@ func TestListPages(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	all := []Permission{ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, TokensManage, MetricsRead}
-	want := map[Role]string{Metrics: "000001", Client: "100000", Viewer: "010001", Operator: "011101",
-		Admin: "111111",
-		"":    "000000", "root": "000000"}
+	all := []Permission{ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, TokensManage, MetricsRead,
+		RunsOwn, RunsRead, RunsContent, RunsOperate, DefinitionsRead, DefinitionsManage}
+	want := map[Role]string{Metrics: "000001 000000", Client: "100000 100010", Viewer: "010001 010010",
+		Operator: "011101 011110", Admin: "111111 111111", "": "000000 000000", "root": "000000 000000"}
 	for role, bits := range want {
+		bits = strings.ReplaceAll(bits, " ", "")
 		for i, p := range all {
 			if role.Can(p) != (bits[i] == '1') {
 				t.Errorf("%q and %s: %v", role, p, role.Can(p))

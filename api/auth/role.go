@@ -7,7 +7,7 @@ type Role string
 
 // The roles.
 const (
-	// Viewer sees claims of all principals, without their content.
+	// Viewer sees claims and runs of all principals, without their content.
 	Viewer Role = "viewer"
 	// Operator sees all and resolves what waits for a person.
 	Operator Role = "operator"
@@ -15,8 +15,8 @@ const (
 	Admin Role = "admin"
 	// Metrics reads the metrics only.
 	Metrics Role = "metrics"
-	// Client sends requests and claims keys as its principal, and sees nothing
-	// of others.
+	// Client sends requests, claims keys and starts runs as its principal, and sees
+	// nothing of others.
 	Client Role = "client"
 )
 
@@ -34,6 +34,20 @@ const (
 	ClaimsContent Permission = "claims:content"
 	// ClaimsResolve: decide about unknown claims.
 	ClaimsResolve Permission = "claims:resolve"
+	// RunsOwn: start runs of sagas as the token's principal, see that principal's with
+	// their content, and signal them.
+	RunsOwn Permission = "runs:own"
+	// RunsRead: see the runs of all principals, without what went in and came out.
+	RunsRead Permission = "runs:read"
+	// RunsContent: see that too, and the sources of definitions.
+	RunsContent Permission = "runs:content"
+	// RunsOperate: act on all runs: the verbs of operators, and signals.
+	RunsOperate Permission = "runs:operate"
+	// DefinitionsRead: see which definitions there are, without their sources.
+	DefinitionsRead Permission = "definitions:read"
+	// DefinitionsManage: post definitions, which can use every secret of the
+	// configuration.
+	DefinitionsManage Permission = "definitions:manage"
 	// TokensManage: make, list, rotate and revoke tokens.
 	TokensManage Permission = "tokens:manage"
 	// MetricsRead: read the metrics.
@@ -42,11 +56,13 @@ const (
 
 // grants is the one table of what each role may do.
 var grants = map[Role][]Permission{
-	Viewer:   {ClaimsRead, MetricsRead},
-	Operator: {ClaimsRead, ClaimsContent, ClaimsResolve, MetricsRead},
-	Admin:    {ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, TokensManage, MetricsRead},
-	Metrics:  {MetricsRead},
-	Client:   {ClaimsOwn},
+	Viewer: {ClaimsRead, RunsRead, DefinitionsRead, MetricsRead},
+	Operator: {ClaimsRead, ClaimsContent, ClaimsResolve, RunsRead, RunsContent, RunsOperate,
+		DefinitionsRead, MetricsRead},
+	Admin: {ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, RunsOwn, RunsRead, RunsContent,
+		RunsOperate, DefinitionsRead, DefinitionsManage, TokensManage, MetricsRead},
+	Metrics: {MetricsRead},
+	Client:  {ClaimsOwn, RunsOwn, DefinitionsRead},
 }
 
 // Roles returns the roles in the order from seeing to ruling.
