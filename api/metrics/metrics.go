@@ -50,6 +50,7 @@ type Metrics struct {
 	runs        *prometheus.CounterVec
 	steps       *prometheus.CounterVec
 	stepTime    *prometheus.HistogramVec
+	credentials prometheus.Counter
 	commits     *prometheus.CounterVec
 	commitTime  prometheus.Observer
 	commitCalls prometheus.Observer
@@ -80,6 +81,7 @@ func New(cfg Config) *Metrics {
 	m.claims, m.claimEvents = b.counters(nameClaims), b.counters(nameClaimEvents)
 	m.upstream, m.upstreamDur = b.counters(nameUpstream), b.histograms(nameUpstreamDur)
 	m.runs, m.steps, m.stepTime = b.counters(nameRuns), b.counters(nameSteps), b.histograms(nameStepTime)
+	m.credentials = b.counters(nameCredentials).WithLabelValues()
 	m.commits = b.counters(nameCommits)
 	m.commitTime = b.histograms(nameCommitTime).WithLabelValues()
 	m.commitCalls = b.histograms(nameCommitCalls).WithLabelValues()

@@ -58,6 +58,9 @@ func (m *Metrics) CallEnded(c saga.CallInfo) {
 	m.stepTime.WithLabelValues(def, kind).Observe(c.Took.Seconds())
 }
 
+// CredentialsRefused reports that a callee did not accept our credentials.
+func (m *Metrics) CredentialsRefused() { m.credentials.Inc() }
+
 // NeedPerson counts the runs of sagas that wait for a person. A saga.Engine is one.
 type NeedPerson interface {
 	// NeedPerson returns how many are held and how many are stuck.

@@ -46,6 +46,9 @@ func TestRunsAndSteps(t *testing.T) {
 	f = scrape(t, m)
 	f.want(t, 3, "onced_saga_steps_total", "definition=checkout", "kind=action", "outcome=done")
 	f.want(t, 1, "onced_saga_steps_total", "kind=undo", "outcome=unknown")
+	f.want(t, 0, "onced_saga_credentials_refused_total")
+	m.CredentialsRefused()
+	scrape(t, m).want(t, 1, "onced_saga_credentials_refused_total")
 	f.want(t, 3, "onced_saga_step_duration_seconds", "definition=checkout", "kind=action")
 }
 
