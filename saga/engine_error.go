@@ -134,6 +134,8 @@ func (r *run) failure() error {
 			why = "its undo does not succeed: " + st.Error
 		case st.Undo == machine.UndoSkipped:
 			why = "a person let it stand"
+		case st.Status == machine.Skipped && st.Doubt:
+			why = "a person did without it, and it may have happened"
 		case st.Status == machine.Unknown || st.Status == machine.Started || st.Status == machine.Waiting:
 			why = "it may have happened"
 		case st.Status == machine.Done && s.Back && s.Status != machine.Compensated:

@@ -292,7 +292,7 @@ func (m *move) wake() {
 		}
 	}
 	step, st := m.at(i)
-	if st.Status != Waiting || step.AwaitFor <= 0 || m.now.Before(st.NextAt) {
+	if st.Status != Waiting || st.NextAt.IsZero() || m.now.Before(st.NextAt) {
 		return
 	}
 	st.Error = "its signal did not come in time"

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 //
 //	step NAME [undo] [absent] [check=10s] [key=1h] [pivot] [irreversible] [await[=1m]] [noaction] [n=3]
 //
+// A line that begins with "change" gives a step other options, as a new program may.
 // The others are
 //
 //	instant event arguments -> status step=state[?][/undo[#no]]... [wants] [effects]
@@ -21,7 +23,7 @@ import (
 //
 // A state with ? is in doubt; wants is the next call and when: action:b@5s. Effects
 // are call:KIND:STEP#TRY[/undo number], tell and correct:STEP. Pauses are 1 s, 2 s,
-// 4 s: the spread is none.
+// 4 s: the spread is none. "because none" at the end asks for a run without a cause.
 type play struct {
 	def   Def
 	state State
@@ -188,6 +190,14 @@ func (p *play) line(t *testing.T, line string) {
 		p.step(t, strings.Fields(rest))
 		return
 	}
+	if rest, ok := strings.CutPrefix(line, "change "); ok { // the next program has other options
+		was := p.def.Steps
+		p.step(t, strings.Fields(rest))
+		now := p.def.Steps[len(was)]
+		p.def.Steps = was
+		p.def.Steps[p.state.Find(now.Name)] = now
+		return
+	}
 	if rest, ok := strings.CutPrefix(line, "restored "); ok {
 		p.def.Restored = p.base.Add(dur(t, rest))
 		return
@@ -219,6 +229,12 @@ func (p *play) line(t *testing.T, line string) {
 		got = "error " + e.Problem
 	}
 	want = strings.Join(strings.Fields(want), " ")
+	if rest, ok := strings.CutSuffix(want, " because none"); ok {
+		want = rest
+		if s := &p.state; s.Cause != CauseNone || s.Failed != 0 || s.Reason != "" {
+			t.Errorf("%s\n the cause is %s at %d: %s", line, s.Cause, s.Failed, s.Reason)
+		}
+	}
 	if got != want && (err == nil || !strings.HasPrefix(want, "error ") || !strings.Contains(got, want[6:])) {
 		t.Errorf("%s\n got: %s", line, got)
 	}
@@ -226,7 +242,9 @@ func (p *play) line(t *testing.T, line string) {
 
 func TestPlays(t *testing.T) {
 	t.Parallel()
-	for name, text := range plays {
+	all := maps.Clone(plays)
+	maps.Copy(all, hostile)
+	for name, text := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := &play{base: epoch}

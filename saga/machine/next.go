@@ -194,6 +194,9 @@ func (m *move) advance() bool {
 	case !m.s.Back && st.Status == Pending:
 		st.Status, st.NextAt = Ready, time.Time{}
 		return true
+	case st.Status == Unknown && st.Undo == UndoNone && !st.Resend && !step.Check:
+		m.resolve(i) // its look-up is gone: the step has other options than when it was sent
+		return true
 	case m.s.Back && st.Status == Done && st.Undo == UndoNone && !step.HasUndo:
 		m.hold(HoldIrreversible, i, "step "+step.Name+" stands and cannot be undone")
 	case m.s.Back && st.Status == Done && st.Undo == UndoNone:
@@ -226,8 +229,9 @@ func (m *move) end() {
 	if m.s.Back {
 		m.s.Status = Compensated
 		for i := range m.s.Steps {
-			if m.s.Steps[i].Undo == UndoSkipped {
-				m.s.Status = Closed // an effect stands, by the word of a person
+			st := &m.s.Steps[i]
+			if st.Undo == UndoSkipped || st.Status == Skipped && st.Doubt {
+				m.s.Status = Closed // an effect stands, or may, by the word of a person
 			}
 		}
 	}
@@ -251,14 +255,22 @@ func (m *move) hold(h Hold, i int, text string) {
 	m.note(NoteHeld, i, text)
 }
 
-// released ends a hold that waited to know more of step i.
+// released ends a hold that waited for step i, or to know more of it.
 func (m *move) released(i int) {
-	if m.s.HoldStep == i+1 && (m.s.Hold == HoldUnknown || m.s.Hold == HoldEvidence) {
-		m.unhold()
+	switch m.s.Hold {
+	case HoldUnknown, HoldEvidence, HoldForward:
+		if m.s.HoldStep == i+1 {
+			m.unhold()
+		}
 	}
 }
 
-func (m *move) unhold() { m.s.Hold, m.s.HoldStep = HoldNone, 0 }
+func (m *move) unhold() {
+	if m.s.Hold == HoldIrreversible && !m.s.Back { // it goes forward after all
+		m.s.Cause, m.s.Failed, m.s.Reason = CauseNone, 0, ""
+	}
+	m.s.Hold, m.s.HoldStep = HoldNone, 0
+}
 
 // committed reports that the pivot has been sent: the run goes forward only.
 func committed(def *Def, s *State) bool {

@@ -21,7 +21,7 @@ func (m *move) operate() {
 		m.skip(i)
 	case Close:
 		m.s.Status, m.s.Reason, m.s.Deadline = Closed, m.ev.Text, time.Time{}
-		m.unhold()
+		m.s.Hold, m.s.HoldStep = HoldNone, 0
 	default:
 		m.fail("verb %d is not known", m.ev.Verb)
 	}
@@ -66,15 +66,12 @@ func (m *move) retry(i int) {
 		m.retryUnknown(i)
 	case hold == HoldIrreversible && m.s.Back:
 		m.fail("step %s cannot be undone; skip it to let its effect stand, or mark it as not done", st.Name)
-	case st.Status == Waiting:
+	case st.Status == Waiting && hold == HoldNone:
 		m.fail("step %s waits for its signal; mark it as done or not done, or skip it", st.Name)
 	case hold != HoldNone && st.Status == Refused, st.Status == Ready:
 		st.Status, st.Tries, st.NextAt = Ready, 0, m.now
 		if step.NoAction {
 			st.Status = Pending
-		}
-		if hold == HoldIrreversible {
-			m.s.Cause, m.s.Failed, m.s.Reason = CauseNone, 0, ""
 		}
 	}
 	if m.err == nil && m.s.Hold == hold {
@@ -173,5 +170,7 @@ func (m *move) skip(i int) {
 		st.Undo = UndoSkipped
 		return
 	}
-	st.Status, st.Doubt, st.Resend = Skipped, false, false
+	// What may have happened stays in doubt: should the run be undone, that stands.
+	st.Doubt = st.Status == Unknown || st.Status == Waiting && st.Sends > 0
+	st.Status, st.Resend, st.NextAt = Skipped, false, time.Time{}
 }

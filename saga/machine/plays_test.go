@@ -532,7 +532,7 @@ var plays = map[string]string{
 		0s skip a       -> error a call of step a is under way
 		0s result unknown -> held a=unknown? tell
 		0s skip b       -> error not the one the run is at
-		0s skip a       -> running a=skipped b=ready action:b`,
+		0s skip a       -> running a=skipped? b=ready action:b`,
 
 	"after a restore a look-up comes before the first send": `
 		restored -1s

@@ -17,8 +17,43 @@ type walk struct {
 	s      State
 	now    time.Time
 	ledger []int       // effects of each step that stand
+	words  []word      // what the callee has to tell, as often and as late as it likes
 	sent   map[int]int // step → the number of its undo that was last sent
 	person bool        // somebody has skipped or closed
+	// correct is the event that asked for a correction last.
+	correct *Event
+}
+
+// word says that the effect of a step happened.
+type word struct {
+	step int
+	at   time.Time
+}
+
+// happens lets the effect of a step happen.
+func (w *walk) happens(i int) {
+	if w.ledger[i] == 0 {
+		w.words = append(w.words, word{i, w.now})
+	}
+	w.ledger[i] = 1
+}
+
+// hearsay delivers a word of a step, or of any, old or new, with or without its time.
+func (w *walk) hearsay(step int) {
+	var told []word
+	for _, x := range w.words {
+		if step < 0 || x.step == step {
+			told = append(told, x)
+		}
+	}
+	if len(told) == 0 {
+		return
+	}
+	x := told[w.IntN(len(told))]
+	if w.IntN(2) == 0 {
+		x.at = time.Time{}
+	}
+	w.do(Event{Kind: Signal, Step: x.step, Outcome: OutcomeDone, At: x.at})
 }
 
 func randomDef(r *rand.Rand) Def {
@@ -86,7 +121,48 @@ func (w *walk) do(ev Event) []Effect {
 		}
 	}
 	w.s = next
+	for _, e := range effects {
+		if e.Kind == EffectCorrect {
+			w.correct = &ev
+		}
+	}
 	return effects
+}
+
+// corrections lets a step happen after all that was undone, or tells of it again,
+// and follows the runs that this asks for.
+func (w *walk) corrections() (n int) {
+	i := w.IntN(len(w.def.Steps))
+	step := &w.def.Steps[i]
+	if step.NoAction || w.s.Steps[i].Sends == 0 || !step.HasUndo {
+		return 0
+	}
+	for range 3 {
+		if w.s.Status != Compensated || w.person {
+			return n
+		}
+		w.now = w.now.Add(time.Second)
+		if w.IntN(2) == 0 {
+			w.happens(i)
+		}
+		w.correct = nil
+		for range 3 {
+			w.hearsay(i)
+		}
+		if w.correct == nil {
+			return n
+		}
+		n++
+		w.s, _ = Correction(&w.def, w.s, *w.correct, w.now)
+		for range 60 {
+			if w.s.Status.Terminal() {
+				w.atEnd()
+				break
+			}
+			w.turn()
+		}
+	}
+	return n
 }
 
 func (w *walk) random() Event { return Event{Random: w.Uint32()} }
@@ -95,7 +171,7 @@ func (w *walk) random() Event { return Event{Random: w.Uint32()} }
 func (w *walk) turn() {
 	w.now = w.now.Add(time.Duration(w.IntN(2000)) * time.Millisecond)
 	i := w.IntN(len(w.def.Steps))
-	switch w.IntN(12) {
+	switch w.IntN(13) {
 	case 0:
 		w.do(Event{Kind: Recover})
 	case 1:
@@ -105,6 +181,8 @@ func (w *walk) turn() {
 		w.do(Event{Kind: Wake})
 	case 3:
 		w.act(i)
+	case 4:
+		w.hearsay(-1)
 	default:
 		w.call()
 	}
@@ -200,7 +278,7 @@ func (w *walk) perform(c Call) {
 			w.Fatal("an action in doubt was sent again although its callee honours no keys")
 		}
 		if happens {
-			w.ledger[c.Step] = 1
+			w.happens(c.Step)
 		}
 		if w.ledger[c.Step] > 0 && (ev.Outcome == OutcomeRefused || ev.Outcome == OutcomeRetry) {
 			ev.Outcome = OutcomeDone // the same key gets the first answer
@@ -240,8 +318,12 @@ func (w *walk) beforeUndo(c Call) {
 			w.Fatal("an undo after the pivot")
 		}
 	}
-	if no, ok := w.sent[c.Step]; ok && c.UndoNo < no {
+	no, ok := w.sent[c.Step]
+	if ok && c.UndoNo < no {
 		w.Fatal("an old number of an undo")
+	}
+	if ok && c.UndoNo > no && w.ledger[c.Step] == 0 {
+		w.Fatal("what does not stand is undone again, under another key")
 	}
 	w.sent[c.Step] = c.UndoNo
 }
@@ -273,7 +355,7 @@ func (w *walk) atEnd() {
 
 func TestRandomLives(t *testing.T) {
 	t.Parallel()
-	ends := map[Status]int{}
+	ends, corrections := map[Status]int{}, 0
 	for seed := range uint64(30_000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		w := &walk{T: t, Rand: r, def: randomDef(r), now: epoch, sent: map[int]int{}}
@@ -287,16 +369,22 @@ func TestRandomLives(t *testing.T) {
 		}
 		if w.s.Status.Terminal() {
 			w.atEnd()
+			ends[w.s.Status]++
 			for range 5 { // nothing changes any more
 				w.turn()
 			}
+			corrections += w.corrections()
+		} else {
+			ends[w.s.Status]++
 		}
-		ends[w.s.Status]++
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("ends: %v", ends)
+	t.Logf("ends: %v, %d corrections", ends, corrections)
+	if corrections < 1000 {
+		t.Errorf("only %d corrections", corrections)
+	}
 	for _, s := range []Status{Completed, Compensated, Held, Stuck, Closed} {
 		if ends[s] < 20 {
 			t.Errorf("only %d lives end %s", ends[s], s)

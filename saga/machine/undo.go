@@ -168,16 +168,23 @@ func (m *move) evidence(i int, output []byte, at time.Time) {
 		if !step.Await { // it counts when the call under way has ended
 			st.Signal = OutcomeDone
 		}
-	case Ready, Refused:
-		if st.Sends > 0 {
+	case Ready, Refused, Skipped:
+		switch {
+		case st.Sends == 0:
+		case st.UndoneAt.IsZero():
 			m.happened(i)
+		default:
+			m.standsAgain(i, at)
 		}
 	case Waiting:
 		m.happened(i)
 	case Unknown:
 		switch st.Undo {
 		case UndoNone:
-			m.happened(i)
+			// What may be older than the undo says nothing that is not being asked already.
+			if st.UndoneAt.IsZero() || at.After(st.UndoneAt) {
+				m.happened(i)
+			}
 		case UndoDone:
 			m.standsAgain(i, at)
 		case UndoDue, UndoStarted, UndoStuck:

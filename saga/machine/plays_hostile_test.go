@@ -1,0 +1,123 @@
+package machine
+
+// hostile are plays in which the world does not keep to the usual order.
+var hostile = map[string]string{
+	"a success that is told again after a look-up found nothing is looked up again": `
+		step a undo absent check=0s await=1m n=1
+		step b
+		0s  begin              -> running a=started call:action:a#1
+		0s  result done        -> running a=waiting
+		60s wake               -> running a=unknown check:a@1m0s
+		60s found a unknown    -> compensating a=unknown/due undo:a@1m0s
+		60s begin              -> compensating a=unknown/started call:undo:a#1
+		61s signal a done      -> compensating a=done/started
+		62s result done        -> compensating a=unknown? check:a@1m2s
+		62s park               -> held a=unknown? tell
+		62s found a absent     -> held a=refused/done
+		63s signal a done      -> held a=unknown?
+		64s retry              -> compensating a=unknown? check:a@1m4s
+		64s found a absent     -> compensated a=refused/done tell`,
+
+	"a success that is told again after a person said not done holds the run": `
+		step a undo absent await=1m
+		step b undo
+		0s  begin              -> running a=started call:action:a#1
+		0s  result done        -> running a=waiting
+		60s wake               -> compensating a=unknown/due undo:a@1m0s
+		60s begin              -> compensating a=unknown/started call:undo:a#1
+		61s signal a done      -> compensating a=done/started
+		62s result done        -> held a=unknown? tell
+		62s signal a done      -> held a=unknown?
+		63s mark_not_done a    -> compensated a=refused/done tell`,
+
+	"an undone run with a skipped step that may have happened is closed": `
+		step a undo n=1
+		step b undo n=1
+		0s begin          -> running a=started call:action:a#1
+		0s result unknown -> held a=unknown? tell
+		1s skip a         -> running a=skipped? b=ready action:b
+		1s begin          -> running a=skipped? b=started call:action:b#1
+		1s result refused -> closed a=skipped? b=refused tell`,
+
+	"an undone run with a skipped step that was accepted is closed": `
+		step a undo await
+		step b undo n=1
+		0s begin          -> running a=started call:action:a#1
+		0s result done    -> running a=waiting
+		1s skip a         -> running a=skipped? b=ready action:b
+		1s cancel         -> closed a=skipped? tell`,
+
+	"an undone run with a skipped step that never happened is undone": `
+		step a undo n=1
+		step b undo n=1
+		0s skip a         -> running a=skipped b=ready action:b
+		1s cancel         -> compensated a=skipped tell`,
+
+	"a skipped step that turns out to have happened is undone": `
+		step a undo n=1
+		step b undo n=1
+		0s begin          -> running a=started call:action:a#1
+		0s result unknown -> held a=unknown? tell
+		1s skip a         -> running a=skipped? b=ready action:b
+		2s signal a done  -> running a=done b=ready action:b
+		3s cancel         -> compensating a=done/due undo:a`,
+
+	"after a deadline that cannot be kept, a run goes on waiting": `
+		deadline 10s
+		step a irreversible
+		step b undo await
+		0s begin          -> running a=started call:action:a#1
+		0s result done    -> running a=done b=ready action:b
+		0s begin          -> running a=done b=started call:action:b#1
+		0s result done    -> running a=done b=waiting
+		10s wake          -> held a=done b=waiting tell
+		11s retry         -> running a=done b=waiting
+		12s signal b done -> completed a=done b=done tell`,
+
+	"a success that becomes known ends the wait for it": `
+		step a pivot
+		step b undo n=1
+		step c
+		0s begin          -> running a=started call:action:a#1
+		0s result done    -> running a=done b=ready action:b
+		0s begin          -> running a=done b=started call:action:b#1
+		0s result refused -> held a=done b=refused tell
+		1s signal b done  -> running a=done b=done c=ready action:c`,
+
+	"a look-up that is gone after a restart holds the run": `
+		step a undo check=10s
+		0s begin          -> running a=started call:action:a#1
+		0s result unknown -> running a=unknown? check:a@1s
+		change a undo
+		1s wake           -> held a=unknown? tell
+		2s mark_done a    -> completed a=done tell`,
+
+	"a look-up that is gone after a restart makes room for the key": `
+		step a undo check=10s
+		0s begin          -> running a=started call:action:a#1
+		0s result unknown -> running a=unknown? check:a@1s
+		change a undo key=1h
+		1s wake           -> running a=unknown? action:a@1s`,
+
+	"a bound that is gone after a restart still counts for what began with it": `
+		step a undo
+		step b undo await=1m check=0s
+		0s begin          -> running a=started call:action:a#1
+		0s result done    -> running a=done b=ready action:b
+		0s begin          -> running a=done b=started call:action:b#1
+		0s result done    -> running a=done b=waiting
+		change b undo await check=0s
+		60s wake          -> running a=done b=unknown check:b@1m0s`,
+
+	"a run that goes on after all is not said to have failed": `
+		step a undo
+		step b irreversible
+		step c n=1
+		0s begin          -> running a=started call:action:a#1
+		0s result done    -> running a=done b=ready action:b
+		0s begin          -> running a=done b=started call:action:b#1
+		0s result done    -> running a=done b=done c=ready action:c
+		0s begin          -> running a=done b=done c=started call:action:c#1
+		0s result refused -> held a=done b=done c=refused tell
+		1s skip c         -> completed a=done b=done c=skipped tell because none`,
+}
