@@ -93,6 +93,8 @@ type App struct {
 	servers []*server
 	group   group
 
+	listeners []namedListener
+
 	// work ends when the time to drain is over. What goes on when its client has
 	// gone lives in it.
 	work context.Context
@@ -100,6 +102,7 @@ type App struct {
 	// drain is the time to drain, once it has begun.
 	drain     context.Context
 	stopDrain context.CancelFunc
+	draining  chan struct{} // closed when it has begun
 
 	reloading sync.Mutex
 	closeOnce sync.Once
@@ -111,7 +114,11 @@ type App struct {
 // [kv.ErrNewer], [kv.ErrForeign], [kv.ErrCorrupt], those of the addresses.
 func New(ctx context.Context, o Options) (_ *App, err error) {
 	o = o.withDefaults()
-	a := &App{o: o}
+	definitions, err := readDefinitions(o.Loaded)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{o: o, draining: make(chan struct{})}
 	a.work, a.cut = context.WithCancel(context.WithoutCancel(ctx))
 	a.config.Store(o.Loaded.Config)
 	defer func() {
@@ -127,13 +134,17 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 		return nil, err
 	}
 	a.watchStore()
-	a.health = &health{store: a.store}
-	if a.parts, err = newParts(ctx, a); err != nil {
+	if a.parts, err = newParts(ctx, a, definitions); err != nil {
 		return nil, err
 	}
+	a.health = &health{store: a.store, sagas: a.parts.sagas}
 	if err = a.listen(ctx); err != nil {
 		return nil, err
 	}
+	if err = a.parts.open(ctx, a); err != nil {
+		return nil, err
+	}
+	a.addServers()
 	a.addMembers()
 	return a, nil
 }
@@ -141,12 +152,9 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 // listen opens every address. The order is that of the start.
 func (a *App) listen(ctx context.Context) error {
 	c := a.o.Loaded.Config
-	for _, s := range []struct {
-		name, addr, key string
-		handler         http.Handler
-	}{
-		{"metrics", c.Metrics.Listen, "metrics.listen", metricsServer(a.parts.metrics)},
-		{"api", c.Listen, "listen", a.parts.api},
+	for _, s := range []struct{ name, addr, key string }{
+		{"metrics", c.Metrics.Listen, "metrics.listen"},
+		{"api", c.Listen, "listen"},
 	} {
 		if s.addr == "" {
 			continue
@@ -156,19 +164,37 @@ func (a *App) listen(ctx context.Context) error {
 			return fmt.Errorf("app: listen on %s (%s, from %s): %w", s.addr, s.key, a.o.Loaded.Origin(s.key),
 				err)
 		}
-		h := s.handler
-		if a.o.Wrap != nil {
-			h = a.o.Wrap(h)
-		}
-		a.servers = append(a.servers, newServer(s.name, l, h, a))
+		a.listeners = append(a.listeners, namedListener{Listener: l, name: s.name})
 	}
 	return nil
 }
 
+// namedListener is an address that is open.
+type namedListener struct {
+	net.Listener
+	name string
+}
+
+// addServers puts what answers behind each address.
+func (a *App) addServers() {
+	for _, l := range a.listeners {
+		h := a.parts.api
+		if l.name == "metrics" {
+			h = metricsServer(a.parts.metrics)
+		}
+		if a.o.Wrap != nil {
+			h = a.o.Wrap(h)
+		}
+		a.servers = append(a.servers, newServer(l.name, l.Listener, h, a))
+	}
+}
+
 // addMembers makes the group: what works in the background first, since it is
-// stopped last.
+// stopped last. Sagas stop when the servers begin to, in the same time.
 func (a *App) addMembers() {
 	a.group.add("upkeep", a.upkeep)
+	a.group.add("sagas", a.serveSagas)
+	a.group.add("timers", a.parts.sagas.wake)
 	for _, s := range a.servers {
 		a.group.add("server "+s.name, s.run)
 	}
@@ -184,16 +210,17 @@ func (a *App) addMembers() {
 			<-a.o.After(delay)
 		}
 		a.drain, a.stopDrain = context.WithTimeout(context.WithoutCancel(ctx), drain)
+		close(a.draining)
 		return nil
 	})
 }
 
 // Addr is the address at which a server listens: api or metrics. It is
-// nil when there is no such server.
+// nil when there is no such address.
 func (a *App) Addr(name string) net.Addr {
-	for _, s := range a.servers {
-		if s.name == name {
-			return s.listener.Addr()
+	for _, l := range a.listeners {
+		if l.name == name {
+			return l.Addr()
 		}
 	}
 	return nil
@@ -217,8 +244,8 @@ func (a *App) Close() error {
 	a.closeOnce.Do(func() {
 		a.cut()
 		a.flush()
-		for _, s := range a.servers {
-			_ = s.listener.Close() // Serve has closed it, when it ran
+		for _, l := range a.listeners {
+			_ = l.Close() // Serve has closed it, when it ran
 		}
 		if a.store != nil {
 			a.closeErr = a.store.Close()

@@ -400,17 +400,21 @@ func (s sick) Healthy() error                                      { return s.he
 func (s sick) Update(context.Context, func(kv.Writer) error) error { return s.update }
 
 func TestReadinessLooksAtTheStore(t *testing.T) {
+	asleep, why := new(sagas), "runs are not woken any more"
+	asleep.stopped.Store(&why)
 	for _, c := range []struct {
 		store sick
+		sagas *sagas
 		bad   string
 	}{
-		{sick{}, ""},
-		{sick{health: kv.ErrStopped, update: kv.ErrStopped}, "store"},
-		{sick{update: fmt.Errorf("%w (1 MiB free)", kv.ErrNoSpace)}, "space"},
+		{sick{}, new(sagas), ""},
+		{sick{health: kv.ErrStopped, update: kv.ErrStopped}, new(sagas), "store"},
+		{sick{update: fmt.Errorf("%w (1 MiB free)", kv.ErrNoSpace)}, new(sagas), "space"},
+		{sick{}, asleep, "sagas"},
 	} {
-		for _, cond := range (&health{store: c.store}).Ready(t.Context()) {
+		for _, cond := range (&health{store: c.store, sagas: c.sagas}).Ready(t.Context()) {
 			if cond.OK == (cond.Name == c.bad) || cond.OK != (cond.Reason == "") {
-				t.Errorf("%+v: %+v", c.store, cond)
+				t.Errorf("%+v: %+v", c.bad, cond)
 			}
 		}
 	}

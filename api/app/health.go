@@ -15,6 +15,7 @@ type health struct {
 		kv.Store
 		Healthy() error
 	}
+	sagas    interface{ reason() string }
 	draining atomic.Bool
 }
 
@@ -24,6 +25,7 @@ func (h *health) Ready(ctx context.Context) []api.Condition {
 		{Name: "process", Reason: h.process()},
 		{Name: "store", Reason: h.storeReason()},
 		{Name: "space", Reason: h.space(ctx)},
+		{Name: "sagas", Reason: h.sagas.reason()},
 	}
 	for i := range conditions {
 		conditions[i].OK = conditions[i].Reason == ""

@@ -22,7 +22,8 @@ type Reloaded struct {
 }
 
 // Reload reads the configuration again and puts it in place, whole or, with an
-// error, not at all. Requests under way end as they began.
+// error, not at all. Requests under way end as they began, and runs of sagas go on
+// with the version of their definition; only secrets are those of now.
 func (a *App) Reload() (_ Reloaded, err error) {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -38,11 +39,14 @@ func (a *App) Reload() (_ Reloaded, err error) {
 	if err != nil {
 		return Reloaded{Restart: restart}, fmt.Errorf("app: the configuration stays as it was: %w", err)
 	}
-	// Whatever can fail comes before, and nothing after this line.
 	proxy, err := a.parts.newProxy(a, merged)
+	if err == nil {
+		err = a.parts.sagas.reload(a, &config.Loaded{Config: merged, Origins: next.Origins})
+	}
 	if err != nil {
 		return Reloaded{Restart: restart}, fmt.Errorf("app: the configuration stays as it was: %w", err)
 	}
+	// Whatever can fail comes before, and nothing after this line.
 	a.metrics.NamedRoutes(routeNames(merged))
 	a.parts.proxy.set(proxy)
 	a.o.Level.Set(LevelOf(merged.Log.Level))

@@ -9,10 +9,10 @@ import (
 	"onced/kv"
 )
 
-// sweepAtOnce is how many expired claims one round removes at most.
+// sweepAtOnce is how many expired claims, and runs, one round removes at most.
 const sweepAtOnce = 10_000
 
-// upkeep records what has become of dead owners and removes expired claims,
+// upkeep records what has become of dead owners and removes expired claims and runs,
 // at the start and every claims.sweep. Decisions do not depend on it, so what
 // fails is tried again in the next round.
 func (a *App) upkeep(ctx context.Context) error {
@@ -34,11 +34,14 @@ func (a *App) upkeepOnce(ctx context.Context) {
 	if err == nil {
 		_, err = a.parts.book.SweepExpired(ctx, sweepAtOnce)
 	}
+	if err == nil {
+		_, err = a.parts.sagas.engine.SweepRuns(ctx, sweepAtOnce)
+	}
 	switch {
 	case err == nil, ctx.Err() != nil:
 	case errors.Is(err, kv.ErrStopped), errors.Is(err, kv.ErrCommitUnknown): // readiness says so
 	default:
-		a.o.Logger.Error("upkeep of the claims failed; it is tried again", "err", err, "recovered", recovered)
+		a.o.Logger.Error("upkeep failed; it is tried again", "err", err, "recovered", recovered)
 	}
 }
 

@@ -18,9 +18,10 @@ import (
 // parts are what the handlers are made of. This file is where the packages of
 // the service meet: each is given what it needs, and knows nothing of the rest.
 type parts struct {
-	feed *feed.Feed
-	book *claim.Book
-	auth *auth.Service
+	feed  *feed.Feed
+	book  *claim.Book
+	auth  *auth.Service
+	sagas *sagas
 
 	unsaved saga.Unsaved // outlives the proxies of reloads
 
@@ -29,8 +30,8 @@ type parts struct {
 	proxy   slot
 }
 
-// newParts makes the parts over the store of a.
-func newParts(ctx context.Context, a *App) (*parts, error) {
+// newParts makes the parts over the store of a, with the definitions of the files.
+func newParts(ctx context.Context, a *App, definitions []definitionFile) (*parts, error) {
 	o, c := a.o, a.o.Loaded.Config
 	p := &parts{feed: feed.New(feed.Config{Rand: o.Rand})}
 	var err error
@@ -51,12 +52,21 @@ func newParts(ctx context.Context, a *App) (*parts, error) {
 		return nil, err
 	}
 	p.proxy.set(routes)
-	cursorKey, err := api.CursorKey(ctx, a.store, o.Rand)
-	if err != nil {
-		return nil, err
-	}
-	p.api, err = p.newAPI(a, c, cursorKey)
+	p.sagas, err = newSagas(ctx, a, p.feed, definitions)
 	return p, err
+}
+
+// open makes what needs to know the address that is listened at.
+func (p *parts) open(ctx context.Context, a *App) error {
+	if err := p.sagas.open(ctx, a); err != nil {
+		return err
+	}
+	cursorKey, err := api.CursorKey(ctx, a.store, a.o.Rand)
+	if err != nil {
+		return err
+	}
+	p.api, err = p.newAPI(a, a.o.Loaded.Config, cursorKey)
+	return err
 }
 
 // newAPI makes the handler of the API, which gives what is not its own to the
@@ -74,6 +84,7 @@ func (p *parts) newAPI(a *App, c *config.Config, cursorKey []byte) (http.Handler
 		MaxResultBody: int64(c.Claims.MaxResult)*4/3 + 64<<10,
 		BodyTime:      c.HTTP.ReadTimeout,
 		Observer:      a.metrics,
+		Sagas:         p.sagas.api(a),
 	}
 	if a.tracer != nil {
 		deps.Trace = a.tracer.Request

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 
+	"onced/api/app"
 	"onced/api/config"
 )
 
@@ -45,6 +46,11 @@ func configCheck(_ context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	definitions, err := app.CheckDefinitions(loaded)
+	if err != nil {
+		return &failure{what: "the definitions are not valid", why: err.Error(),
+			try: "correct them, then: onced config check", code: ExitUsage, err: err}
+	}
 	for _, w := range loaded.Warnings {
 		_, _ = fmt.Fprintln(c.env.Stderr, "warning:", w)
 	}
@@ -55,8 +61,11 @@ func configCheck(_ context.Context, c *call) error {
 	if name == "" {
 		name = "no file"
 	}
-	_, err = fmt.Fprintf(c.env.Stdout, "the configuration is valid (%s, %d routes)\n", name,
-		len(loaded.Config.Routes))
+	parts := fmt.Sprintf("%s, %d routes", name, len(loaded.Config.Routes))
+	if definitions > 0 {
+		parts += fmt.Sprintf(", %d definitions", definitions)
+	}
+	_, err = fmt.Fprintf(c.env.Stdout, "the configuration is valid (%s)\n", parts)
 	return err
 }
 

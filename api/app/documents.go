@@ -1,0 +1,131 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"onced/api"
+	"onced/saga"
+	"onced/saga/definition"
+)
+
+// api is what the API works with.
+func (s *sagas) api(a *App) *api.Sagas {
+	d := documents{book: s.book, app: a}
+	return &api.Sagas{Engine: s.engine, Definitions: d, Rules: d, Callbacks: s.callbacks}
+}
+
+// documents shows the book of definitions to the API, in its words.
+type documents struct {
+	book *definition.Book
+	app  *App
+}
+
+// Put implements [api.Definitions].
+func (d documents) Put(ctx context.Context, n api.NewDefinition) (api.Definition, bool, error) {
+	put := d.book.Put
+	if n.DryRun {
+		put = d.book.Check
+	}
+	stored, isNew, err := put(ctx, n.Source, definition.FromAPI)
+	if err != nil {
+		return api.Definition{}, false, asAPI(err)
+	}
+	if isNew && !n.DryRun {
+		d.app.metrics.NamedDefinitions([]string{stored.Name})
+		d.app.o.Logger.InfoContext(ctx, "a definition has a new version; runs keep theirs",
+			"definition", stored.Name, "version", stored.Version, "actor", n.Actor)
+	}
+	return shown(stored), isNew, nil
+}
+
+// Get implements [api.Definitions].
+func (d documents) Get(ctx context.Context, name, version string) (api.Definition, error) {
+	stored, err := d.book.Get(ctx, name, version)
+	if err != nil {
+		return api.Definition{}, asAPI(err)
+	}
+	return shown(stored), nil
+}
+
+// List implements [api.Definitions].
+func (d documents) List(ctx context.Context, after string, limit int) ([]api.Definition, error) {
+	all, err := d.book.List(ctx, after, limit)
+	if err != nil {
+		return nil, asAPI(err)
+	}
+	return shownAll(all), nil
+}
+
+// Versions implements [api.Definitions].
+func (d documents) Versions(ctx context.Context, name string) ([]api.Definition, error) {
+	var out []api.Definition
+	for before := uint64(0); ; {
+		page, next, err := d.book.Versions(ctx, name, before, 0)
+		if err != nil {
+			return nil, asAPI(err)
+		}
+		out = append(out, shownAll(page)...)
+		if before = next; before == 0 {
+			return out, nil
+		}
+	}
+}
+
+// Prepare implements [api.DefinitionRules].
+func (d documents) Prepare(_ context.Context, req *saga.StartRequest) error {
+	return d.book.Prepare(req)
+}
+
+// ReadCallback implements [api.DefinitionRules].
+func (d documents) ReadCallback(
+	_ context.Context, run *saga.RunView, step string, body []byte,
+) (r api.Reading, known bool, err error) {
+	signal, isClear, known, err := d.book.ReadSignal(run.Definition, run.Version, step, body)
+	if err != nil || !known || !isClear {
+		return api.Reading{}, known, err
+	}
+	r = api.Reading{Outcome: "done", Data: json.RawMessage(signal.Data), At: signal.At}
+	if signal.Refused {
+		r.Outcome = "refused"
+	}
+	return r, true, nil
+}
+
+// asAPI turns an error of the book into one of the API.
+func asAPI(err error) error {
+	var problems definition.Problems
+	switch {
+	case errors.As(err, &problems):
+		e := &api.DefinitionError{}
+		for _, p := range problems {
+			e.Faults = append(e.Faults, api.DefinitionFault{Line: p.Line, Column: p.Column, Field: p.Field,
+				Message: p.Message})
+		}
+		return e
+	case errors.Is(err, definition.ErrNotFound):
+		return api.ErrNoDefinition
+	case errors.Is(err, definition.ErrConflict):
+		return api.ErrDefinitionTaken
+	}
+	return err
+}
+
+func shownAll(all []definition.Stored) []api.Definition {
+	out := make([]api.Definition, len(all))
+	for i, one := range all {
+		out[i] = shown(one)
+	}
+	return out
+}
+
+func shown(one definition.Stored) api.Definition {
+	d := api.Definition{Name: one.Name, Version: one.Version, Origin: string(one.Origin), Title: one.Title,
+		CreatedAt: one.CreatedAt, Source: string(one.Source)}
+	for _, s := range one.Steps {
+		d.Steps = append(d.Steps, api.DefinitionStep{Name: s.Name, Awaits: s.Await, Undo: s.Undo, Check: s.Check,
+			Pivot: s.Pivot, Irreversible: s.Irreversible})
+	}
+	return d
+}
