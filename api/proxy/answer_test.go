@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ const attempts = plain + `
 // body; what is sent again is answered 201.
 func searched(t *testing.T, yaml, body string) (*setup, *wire) {
 	t.Helper()
-	posts := 0
+	var posts atomic.Int64
 	w := newWire(t, func(w *wire, _ int, conn net.Conn, r *bufio.Reader) {
 		req, ok := w.request(r)
 		if !ok {
@@ -37,7 +38,7 @@ func searched(t *testing.T, yaml, body string) (*setup, *wire) {
 		}
 		status, text := "200 OK", body
 		if req.Method == http.MethodPost {
-			if posts++; posts == 1 { // lost
+			if posts.Add(1) == 1 { // lost
 				return
 			}
 			status, text = "201 Created", "sent again"

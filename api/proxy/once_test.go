@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"onced/kv/claim"
+	"onced/kv/memkv"
 )
 
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -739,4 +740,53 @@ func TestIK21_AfterTheRetention(t *testing.T) {
 	clock.add(2 * claim.DefaultRetention) // an unknown key is never free by time
 	resp, body = s.call("POST", "/charges", "{}", "Idempotency-Key", "lost")
 	want(t, reply{resp, body}, 409, `"outcome_unknown"`, false)
+}
+
+// inFlight closes seen when that many answers were in_flight.
+type inFlight struct {
+	left atomic.Int64
+	seen chan struct{}
+}
+
+// ClaimDecided implements claim.Observer.
+func (o *inFlight) ClaimDecided(_ string, k claim.Kind) {
+	if k == claim.InFlight && o.left.Add(-1) == 0 {
+		close(o.seen)
+	}
+}
+
+// Fifty equal requests at once, which the upstream does not take, are one send.
+func TestIK13_FiftyAtOnceAreOneSend(t *testing.T) {
+	for _, way := range []string{plain, checked, repeatable} {
+		o := &inFlight{seen: make(chan struct{})}
+		o.left.Store(2 * 49) // each looks once, and again before it waits
+		g := newGateway(t)
+		g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			<-o.seen
+			w.Header().Set("Retry-After", "3")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		}
+		s := newSetup(t, way, g.URL, func(c *Config) {
+			store := memkv.New(memkv.Options{})
+			t.Cleanup(func() { _ = store.Close() })
+			var err error
+			if c.Claims, err = claim.New(t.Context(), store, claim.Config{Observer: o}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if resp, body := s.pay(); resp.StatusCode != 429 || resp.Header.Get("Retry-After") != "3" ||
+					resp.Header.Get("Idempotency-Replayed") != "" {
+					t.Errorf("%d %v %s", resp.StatusCode, resp.Header, body)
+				}
+			})
+		}
+		all.Wait()
+		g.oneKey(t, 1)
+		s.pay()
+		g.oneKey(t, 2) // the key is free
+	}
 }

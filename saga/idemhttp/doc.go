@@ -41,7 +41,10 @@
 // # What becomes of a response
 //
 // Its status decides ([ClassOf] or Config.Classify): done and refused are stored
-// and replayed. Not done, such as 429, frees the key; the response is passed on.
+// and replayed. Not done, such as 429, frees the key; the response is passed on, also
+// to equal requests that wait for this one: each of them would else be sent to a
+// callee that has just asked for a pause. They hear Retry-After, of a second when the
+// response has none. Who comes later is sent.
 // Unknown, such as 500 or a redirect, is passed on to the caller whose request it answers, and
 // the key stays taken. A panic is unknown. A handler that fails before it has
 // begun its effect says so with [NotDone] and [Begun]; then nothing is stored.

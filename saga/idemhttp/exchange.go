@@ -29,6 +29,9 @@ type Exchange struct {
 	fingerprint [32]byte
 	performed   bool      // by this call
 	answer      *Response // of the perform of this call
+	flight      *flight
+	offered     *notDone // what this call has offered to its flight
+	shared      *notDone // what it got from there
 }
 
 // safe are the methods that have no effect to repeat.

@@ -25,12 +25,13 @@ type Handler struct {
 	cfg     Config
 	perform Perform
 	op      *saga.Operation[*Exchange, *Response]
+	flights *flights
 }
 
 // New returns a handler that calls perform once per key. Its error is a
 // saga.ConfigError. Without Config.Pass, what passes through is answered 404.
 func New(claims *claim.Book, cfg Config, perform Perform) (*Handler, error) {
-	h := &Handler{cfg: cfg.withDefaults(), perform: perform}
+	h := &Handler{cfg: cfg.withDefaults(), perform: perform, flights: &flights{}}
 	if h.cfg.Pass == nil {
 		h.cfg.Pass = http.NotFoundHandler()
 	}
@@ -66,7 +67,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.cfg.WriteProblem(w, r, p)
 		return
 	}
-	res, err := h.op.Do(r.Context(), x)
+	res, err := h.do(r.Context(), x)
 	defer x.answer.close()
 	h.reply(w, r, reply{x: x, res: res, err: err})
 }
@@ -78,6 +79,9 @@ func (h *Handler) ID(principal, key string) claim.ID {
 
 // effect is the function of the operation.
 func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
+	if err := x.instead(); err != nil {
+		return nil, err
+	}
 	x.performed = true
 	x.answer.close() // of an earlier try in the same call
 	x.answer = nil
@@ -85,6 +89,9 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
 	if err != nil {
 		if n, ok := errors.AsType[*nothingDone](err); ok {
 			x.answer = n.resp
+		}
+		if p, ok := errors.AsType[*Problem](err); ok && saga.OutcomeOf(err) == saga.OutcomeRetry {
+			x.offer(nil, p)
 		}
 		return nil, err
 	}
@@ -101,6 +108,7 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
 		return nil, saga.Refused(&saga.RefusedError{Message: (&statusError{resp.Status}).Error(),
 			Answer: claim.Result{Type: TypeResponse, Data: data}})
 	case saga.OutcomeRetry:
+		x.offer(kept, nil)
 		return nil, saga.RetryAfter(retryAfter(resp.Header), &statusError{resp.Status})
 	}
 	return nil, &statusError{resp.Status}

@@ -34,7 +34,7 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, a reply) {
 		h.cfg.WriteProblem(w, r, p)
 		return
 	}
-	if resp != a.x.answer {
+	if resp != a.x.answer && a.x.shared == nil {
 		w.Header().Set(ReplayedHeader, "true")
 	}
 	if resp.Omitted {
@@ -46,6 +46,9 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, a reply) {
 
 // answer is the response to send, or a problem.
 func (h *Handler) answer(r *http.Request, a reply) (*Response, *Problem) {
+	if a.x.shared != nil {
+		return a.x.shared.answer()
+	}
 	own := a.x.answer          // of this call, or nil
 	switch e := a.err.(type) { //nolint:errorlint // what Do returns itself; these may hold each other
 	case nil:
