@@ -42,7 +42,7 @@ func TestIK11_AReloadForgetsNoOutcome(t *testing.T) {
 		_, _ = io.WriteString(w, "charged")
 	}))
 	t.Cleanup(upstream.Close)
-	r := start(t, options(t, "routes:\n- {name: pay, path: /charges, principal: shop, upstream: "+
+	r := start(t, options(t, "routes:\n- {name: pay, path: /charges, principal: shop, wait: 0s, upstream: "+
 		upstream.URL+"}\n"))
 	parts := r.app.parts
 	deaf.Store = r.app.store

@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"onced/kv"
 	"onced/kv/claim"
+	"onced/kv/memkv"
 	"onced/saga"
 )
 
@@ -97,6 +99,39 @@ func long(code int) *Response {
 	r := status(code)
 	r.Rest = io.NopCloser(strings.NewReader("and more"))
 	return r
+}
+
+// slowStore lets others act between each commit and its answer.
+type slowStore struct{ kv.Store }
+
+func (s slowStore) Update(ctx context.Context, fn func(kv.Writer) error) error {
+	err := s.Store.Update(ctx, fn)
+	time.Sleep(time.Millisecond)
+	return err
+}
+
+// Whoever got the freed key before the answer could reach it does not send either.
+func TestIK13_WhoGotTheKeyMeanwhileSharesTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n atomic.Int64
+		release := make(chan struct{})
+		h := performed(t, bookOn(t, slowStore{memkv.New(memkv.Options{})}), Config{},
+			func(context.Context, *Exchange) (*Response, error) {
+				n.Add(1)
+				<-release
+				return status(429), nil
+			})
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { want(t, serve(h, post("k", "{}")), 429, "callee", false) })
+		}
+		time.Sleep(time.Second)
+		close(release)
+		wg.Wait()
+		if n.Load() != 1 {
+			t.Errorf("%d sends", n.Load())
+		}
+	})
 }
 
 // What an earlier try may have done is not shared as not done.
