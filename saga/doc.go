@@ -2,10 +2,14 @@
 // an order at a supplier, a message. It is the Go face of kv/claim.
 //
 //	store, err := boltkv.Open(ctx, "shop.db", nil)
-//	claims, err := claim.New(ctx, store, claim.Config{})
+//	claims, err := claim.New(ctx, store, claim.Config{Feed: feed.New(feed.Config{})})
 //	charge := saga.Idempotent(claims, "charge", pay,
 //		saga.Key(func(o Order) string { return o.ID }), saga.Check(lookUp))
 //	receipt, err := charge(ctx, order) // any number of times, also after a crash
+//
+// One process at a time has the store, and a key is kept for the retention of claims,
+// 30 days unless said otherwise. The feed is where decisions of persons are written
+// down; without it they are refused.
 //
 // [Idempotent] is for effects of calls, [Once] for events that may be delivered
 // again, [OnceTx] for effects that are rows of the store itself.
@@ -30,13 +34,24 @@
 // last send. While a try is in doubt, a later refusal proves nothing by itself: it
 // counts only where the callee honours the key and has settled the try before.
 //
+// A refusal is final for its key: whoever pays with another card after it makes a new
+// payment, with a new key (order-1001/2). After anything else a new key is wrong.
+//
+// A person needs a tool, and in a program of your own it is yours to write: list what
+// waits, look at the callee's books, and resolve it. The example of
+// [Operation.ResultOf] is one from end to end; its heart is
+//
+//	found, _, err := claims.Get(ctx, op.ID(order)) // op is of NewOperation
+//	_, err = claims.Resolve(ctx, claim.Resolution{ID: found.ID, Version: found.Record.Version,
+//		Verdict: claim.VerdictDone, Result: result, Actor: "ada", Reason: "it is on their statement"})
+//
 // # Errors
 //
 // They are told apart by errors.Is with the class or errors.As with the type.
 //
 //	class        type           what it means                  what to do
-//	ErrRefused   RefusedError   did not happen, will not;      tell the user; another try
-//	                            the same for every call        needs another key
+//	ErrRefused   RefusedError   did not happen, will not;      tell the user; to pay in
+//	                            the same for every call        another way is a new key
 //	ErrNotDone   NotDoneError   did not happen, the key is     correct or wait, call again
 //	                            free                           with the same key
 //	ErrInFlight  InFlightError  another call is at work        call again after RetryAfter
@@ -44,8 +59,9 @@
 //	                                                           else call again after
 //	                                                           RetryAfter. Never use
 //	                                                           another key
-//	ErrMismatch  MismatchError  the key has other arguments    a fault of the caller: one
-//	                                                           key for one intent
+//	ErrMismatch  MismatchError  the key has other arguments    the same intent: send the
+//	                                                           same arguments. Another
+//	                                                           one: it needs its own key
 //	ErrNoResult  ResultError    happened; its result cannot    ask the callee for the
 //	                            be given                       details
 //	ErrConfig    ConfigError    described wrongly; nothing     correct the program
@@ -94,6 +110,19 @@
 //		Step("charge", charge, refund, saga.Check(lookUpCharge)).
 //		Step("order", createOrder, nil)
 //	run, err := engine.Run(ctx, checkout, order.ID, order)
+//
+// An engine is put together once per process, over the store of all else:
+//
+//	timers := timer.New(store, timer.Config{})
+//	engine, err := saga.NewEngine(store, saga.Config{Timers: timers, Feed: feed.New(feed.Config{})})
+//	err = engine.Register(checkout) // and every older version that has open runs
+//	ctx, stop := context.WithCancel(ctx)
+//	go func() { ended <- timers.Run(ctx) }()   // wakes runs that are due
+//	go func() { ended <- engine.Serve(ctx) }() // makes their calls
+//	run, err := engine.Run(ctx, checkout, order.ID, order)
+//	stop() // then wait for both, and close the store
+//
+// engine_example_test.go is that whole, with steps, undos and signals.
 //
 // Every run ends completed, or undone as a whole, or waits where a person sees it:
 // held (it is not known what stands, or nothing may be undone any more) or stuck (an

@@ -11,6 +11,7 @@ import (
 	"onced/kv"
 	"onced/kv/boltkv"
 	"onced/kv/claim"
+	"onced/kv/feed"
 	"onced/kv/memkv"
 	"onced/saga"
 )
@@ -34,7 +35,7 @@ func lookUp(context.Context, Order, saga.Doubt) (Receipt, bool, error) {
 	return Receipt{}, false, nil
 }
 
-// The effect happens once, however often and from wherever it is called, and
+// The effect happens once, however often it is called while the key is kept, and
 // across a crash at any moment.
 func ExampleIdempotent() {
 	ctx := context.Background()
@@ -45,7 +46,7 @@ func ExampleIdempotent() {
 	store, err := boltkv.Open(ctx, filepath.Join(dir, "shop.db"), nil)
 	check(err)
 	defer store.Close()
-	claims, err := claim.New(ctx, store, claim.Config{})
+	claims, err := claim.New(ctx, store, claim.Config{Feed: feed.New(feed.Config{})})
 	check(err)
 	charge := saga.Idempotent(claims, "charge", pay,
 		saga.Key(func(o Order) string { return o.ID }), saga.Check(lookUp))
@@ -65,7 +66,7 @@ func ExampleRefused() {
 	ctx := context.Background()
 	store := memkv.New(memkv.Options{})
 	defer store.Close()
-	claims, err := claim.New(ctx, store, claim.Config{})
+	claims, err := claim.New(ctx, store, claim.Config{Feed: feed.New(feed.Config{})})
 	check(err)
 	charge := saga.Idempotent(claims, "charge", func(_ context.Context, o Order) (Receipt, error) {
 		switch {
@@ -101,7 +102,8 @@ func ExampleOnce() {
 	ctx := context.Background()
 	store := memkv.New(memkv.Options{})
 	defer store.Close()
-	claims, err := claim.New(ctx, store, claim.Config{Retention: 90 * 24 * time.Hour})
+	claims, err := claim.New(ctx, store, claim.Config{Retention: 90 * 24 * time.Hour,
+		Feed: feed.New(feed.Config{})})
 	check(err)
 	type event struct{ ID, Order string }
 	ship := saga.Once(claims, "payments", func(_ context.Context, e event) (string, error) {
@@ -140,22 +142,40 @@ func ExampleOnceTx() {
 	// 10 <nil>
 }
 
-// A person settles what no program can.
+// A person settles what no program can. In a program of your own the tool for it
+// is yours to write; the parts of it are here.
 func ExampleOperation_ResultOf() {
 	ctx := context.Background()
 	store := memkv.New(memkv.Options{})
 	defer store.Close()
-	claims, err := claim.New(ctx, store, claim.Config{})
+	claims, err := claim.New(ctx, store, claim.Config{Feed: feed.New(feed.Config{})})
 	check(err)
-	op, err := saga.NewOperation(claims, "charge", pay, saga.Key(func(o Order) string { return o.ID }))
+	broken := func(context.Context, Order) (Receipt, error) {
+		return Receipt{}, errors.New("connection reset") // who knows
+	}
+	op, err := saga.NewOperation(claims, "charge", broken, saga.Key(func(o Order) string { return o.ID }))
 	check(err)
-	id := op.ID(Order{ID: "order-1"})
-	result, err := op.ResultOf(Receipt{Charge: "ch_found"})
+	_, err = op.Do(ctx, Order{ID: "order-1"})
+	fmt.Println("unknown:", errors.Is(err, saga.ErrUnknown))
+
+	page, err := claims.ListOpen(ctx, claim.Query{}) // what waits for a person
 	check(err)
-	_, err = claims.Resolve(ctx, claim.Resolution{ID: id, Version: 1, Verdict: claim.VerdictDone,
-		Result: result, Actor: "ada", Reason: "seen in the gateway's dashboard"})
-	fmt.Println(err != nil) // nothing is unknown here
-	// Output: true
+	for _, c := range page.Claims {
+		fmt.Println(c.ID.Key, "is", c.Record.State)
+	}
+	waits := page.Claims[0]
+	result, err := op.ResultOf(Receipt{Charge: "ch_found"}) // what the gateway's dashboard shows
+	check(err)
+	_, err = claims.Resolve(ctx, claim.Resolution{ID: waits.ID, Version: waits.Record.Version,
+		Verdict: claim.VerdictDone, Result: result, Actor: "ada", Reason: "seen in the gateway's dashboard"})
+	check(err)
+
+	again, err := op.Do(ctx, Order{ID: "order-1"})
+	fmt.Println(again.Value.Charge, again.Replayed, err)
+	// Output:
+	// unknown: true
+	// order-1 is unknown
+	// ch_found true <nil>
 }
 
 func check(err error) {

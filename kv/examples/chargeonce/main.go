@@ -31,6 +31,7 @@ import (
 
 	"onced/kv/boltkv"
 	"onced/kv/claim"
+	"onced/kv/feed"
 	"onced/saga"
 )
 
@@ -63,7 +64,7 @@ func shop(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	claims, err := claim.New(ctx, store, claim.Config{})
+	claims, err := claim.New(ctx, store, claim.Config{Feed: feed.New(feed.Config{})})
 	if err != nil {
 		return err
 	}
