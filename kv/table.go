@@ -11,7 +11,8 @@ import (
 
 // Table is a typed view of one table: rows of T under tuple keys. A value is
 // stored as a version byte, the length of its JSON, the JSON, and then,
-// for tables with a blob, the blob's bytes as they are. Decoding is strict:
+// for tables with a blob, the blob's bytes as they are; for tables with a codec as
+// the version byte and what the codec makes. Decoding is strict:
 // unknown fields, trailing data and newer versions are errors. A string field
 // must be UTF-8, or JSON replaces what is not; any bytes fit a []byte field and
 // the blob. The zero Table is not usable; a Table is immutable and safe for concurrent use.
@@ -20,6 +21,18 @@ type Table[T any] struct {
 	version byte
 	blob    func(*T) *[]byte
 	upgrade func(version byte, old []byte) ([]byte, error)
+	codec   *Codec[T]
+}
+
+// Codec is a form of rows in place of JSON, for rows that are read and written with
+// every request; package wire has the parts.
+type Codec[T any] struct {
+	// Append appends v's form to dst and returns the whole. It keeps nothing of
+	// dst or v.
+	Append func(dst []byte, v *T) []byte
+	// Read reads what Append wrote into v, whose bytes may be those of body.
+	// Everything else is an error; it never panics.
+	Read func(body []byte, v *T) error
 }
 
 // TableOptions are the rare settings of [NewTable].
@@ -31,13 +44,16 @@ type TableOptions[T any] struct {
 	// Upgrade turns the JSON of an older version into the current one's. It is
 	// called on reading; the row keeps its version until it is written again.
 	Upgrade func(version byte, old []byte) ([]byte, error)
+	// Codec replaces JSON, and goes with neither of the others: rows of an older
+	// version are then an error.
+	Codec *Codec[T]
 }
 
 // NewTable describes the table id whose rows are written as version (1 to 255).
 func NewTable[T any](id TableID, version byte, opts ...TableOptions[T]) Table[T] {
 	t := Table[T]{id: id, version: version}
 	for _, o := range opts {
-		t.blob, t.upgrade = o.Blob, o.Upgrade
+		t.blob, t.upgrade, t.codec = o.Blob, o.Upgrade, o.Codec
 	}
 	return t
 }
@@ -97,8 +113,14 @@ func (t Table[T]) rows(entries iter.Seq2[Entry, error]) iter.Seq2[Row[T], error]
 	}
 }
 
+// usualRow is the room for a row with a codec, in bytes, before it has to grow.
+const usualRow = 256
+
 // Encode returns the bytes that Put would store for v.
 func (t Table[T]) Encode(v T) ([]byte, error) {
+	if t.codec != nil {
+		return t.codec.Append(append(make([]byte, 0, usualRow), t.version), &v), nil
+	}
 	var blob []byte
 	if t.blob != nil {
 		blob = *t.blob(&v)
@@ -132,6 +154,10 @@ func (t Table[T]) parse(raw []byte) (v T, err error) {
 	if version > t.version {
 		return v, fmt.Errorf("%w (row version %d, known up to %d)", ErrNewer, version, t.version)
 	}
+	if t.codec != nil {
+		err = t.readCodec(version, raw[1:], &v)
+		return v, err
+	}
 	n, used := binary.Uvarint(raw[1:])
 	rest := raw[1+max(used, 0):]
 	if used <= 0 || n > uint64(len(rest)) {
@@ -155,6 +181,16 @@ func (t Table[T]) parse(raw []byte) (v T, err error) {
 		return v, fmt.Errorf("%w: %d bytes follow the JSON", ErrCorrupt, len(blob))
 	}
 	return v, nil
+}
+
+func (t Table[T]) readCodec(version byte, body []byte, v *T) error {
+	if version < t.version {
+		return fmt.Errorf("%w: no way to read row version %d", ErrCorrupt, version)
+	}
+	if err := t.codec.Read(body, v); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return nil
 }
 
 // strictJSON decodes exactly one JSON value without unknown fields.

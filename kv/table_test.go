@@ -265,3 +265,59 @@ func FuzzTable(f *testing.F) {
 		}
 	})
 }
+
+// point is a row with a codec: two numbers.
+type point struct{ X, Y byte }
+
+func pointTable(version byte) kv.Table[point] {
+	return kv.NewTable("test.points", version, kv.TableOptions[point]{Codec: &kv.Codec[point]{
+		Append: func(dst []byte, p *point) []byte { return append(dst, p.X, p.Y) },
+		Read: func(body []byte, p *point) error {
+			if len(body) != 2 {
+				return errors.New("a point has two bytes")
+			}
+			p.X, p.Y = body[0], body[1]
+			return nil
+		},
+	}})
+}
+
+func TestTableCodec(t *testing.T) {
+	t.Parallel()
+	s := memkv.New(memkv.Options{})
+	defer func() { _ = s.Close() }()
+	table, key := pointTable(2), kv.Key{}.String("p")
+	raw, err := table.Encode(point{3, 4})
+	if err != nil || string(raw) != "\x02\x03\x04" {
+		t.Errorf("encoded as %x, %v", raw, err)
+	}
+	update := func(fn func(w kv.Writer) error) {
+		t.Helper()
+		if err := s.Update(t.Context(), fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(w kv.Writer) error { return table.Put(w, key, point{3, 4}) })
+	get := func(table kv.Table[point]) (p point, ok bool, err error) {
+		_ = s.View(t.Context(), func(r kv.Reader) error {
+			p, ok, err = table.Get(r, key)
+			return nil
+		})
+		return p, ok, err
+	}
+	if p, ok, err := get(table); !ok || err != nil || p != (point{3, 4}) {
+		t.Errorf("read %v %v %v", p, ok, err)
+	}
+	if p, ok, err := get(pointTable(1)); ok || !errors.Is(err, kv.ErrNewer) || p != (point{}) {
+		t.Errorf("a newer row: %v %v %v, want ErrNewer", p, ok, err)
+	}
+	if p, ok, err := get(pointTable(3)); ok || !errors.Is(err, kv.ErrCorrupt) || p != (point{}) {
+		t.Errorf("an older row: %v %v %v, want ErrCorrupt", p, ok, err)
+	}
+	for _, bad := range []string{"", "\x02", "\x00\x03\x04", "\x02\x03", "\x02\x03\x04\x05"} {
+		update(func(w kv.Writer) error { return w.Put(table.ID(), key, []byte(bad)) })
+		if p, ok, err := get(table); ok || !errors.Is(err, kv.ErrCorrupt) || p != (point{}) {
+			t.Errorf("%q: %v %v %v, want ErrCorrupt", bad, p, ok, err)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func BenchmarkEncodeRecord(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		raw, err := recordTable.Encode(toRow(&s.Record))
+		raw, err := recordTable.Encode(s.Record)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func BenchmarkDecodeRecord(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	raw, err := recordTable.Encode(toRow(&s.Record))
+	raw, err := recordTable.Encode(s.Record)
 	if err != nil {
 		b.Fatal(err)
 	}

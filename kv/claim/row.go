@@ -3,17 +3,18 @@ package claim
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"onced/kv"
+	"onced/kv/wire"
 )
 
 // The tables of claims.
 var (
-	// recordTable has one row per claim, under (scope, key).
-	recordTable = kv.NewTable("claim.record", 1, kv.TableOptions[row]{
-		Blob: func(r *row) *[]byte { return &r.Result },
+	// recordTable has one row per claim, under (scope, key). It has a codec since
+	// every request reads and writes one.
+	recordTable = kv.NewTable("claim.record", 2, kv.TableOptions[Record]{
+		Codec: &kv.Codec[Record]{Append: appendRecord, Read: readRecord},
 	})
 	// openTable has one empty row per claim that waits for its outcome, under
 	// (since, scope, key): ordered by time, so that inserts stay on few pages and
@@ -23,95 +24,79 @@ var (
 	expiryTable = kv.TableID("claim.expiry")
 )
 
-// row is the stored form of a Record. Instants are ns since 1970, 0 when unset.
-type row struct {
-	State       string `json:"state"`
-	Epoch       uint64 `json:"epoch,omitempty"` // of a local owner
-	Lease       int64  `json:"lease,omitempty"` // ns, of a remote owner
-	Deadline    int64  `json:"deadline,omitempty"`
-	Try         int    `json:"try"`
-	TokenSum    []byte `json:"token"`
-	Fingerprint []byte `json:"fp"`
-	Intent      []byte `json:"intent,omitempty"`
-	ResultType  string `json:"rtype,omitempty"`
-	ResultSize  int64  `json:"rsize,omitempty"` // of an omitted result
-	ResultSum   []byte `json:"rsum,omitempty"`  // of an omitted result
-	Doubt       bool   `json:"doubt,omitempty"`
-	FirstAt     int64  `json:"first"`
-	CreatedAt   int64  `json:"created"`
-	UpdatedAt   int64  `json:"updated"`
-	Unknown     int64  `json:"unknown,omitempty"`
-	LastSend    int64  `json:"sent,omitempty"`
-	Cause       Cause  `json:"cause,omitempty"`
-	Reason      string `json:"reason,omitempty"`
-	Actor       string `json:"actor,omitempty"`
-	Expires     int64  `json:"expires,omitempty"`
-	Version     uint64 `json:"v"`
-	Result      []byte `json:"-"`
-}
+// The flags of a stored record.
+const (
+	flagLocal = 1 << iota
+	flagDoubt
+	flagOmitted
+	allFlags = 1<<iota - 1
+)
 
-func toRow(r *Record) row {
-	out := row{State: r.State.String(), Try: r.Try, TokenSum: r.TokenSum[:], Fingerprint: r.Fingerprint[:],
-		Intent: r.Intent, ResultType: r.Result.Type, Doubt: r.Doubt,
-		FirstAt: toNano(r.FirstAt), CreatedAt: toNano(r.CreatedAt), UpdatedAt: toNano(r.UpdatedAt),
-		Unknown: toNano(r.UnknownSince), LastSend: toNano(r.LastSendBefore), Cause: r.Cause,
-		Reason: r.Reason, Actor: r.Actor, Expires: toNano(r.ExpiresAt), Version: r.Version,
-		Result: r.Result.Data}
+// appendRecord appends the stored form of r. Its counterpart is readRecord.
+func appendRecord(dst []byte, r *Record) []byte {
+	e := wire.Encoder{Bytes: dst}
+	created := kv.UnixNano(r.CreatedAt)
+	e.Int(created)
+	e.Base = created
+	e.Uint(uint64(r.State))
+	e.Uint(wire.Flags(r.Owner.Local, r.Doubt, r.Omitted))
 	if r.Owner.Local {
-		out.Epoch = r.Owner.Epoch
+		e.Uint(r.Owner.Epoch)
 	} else {
-		out.Lease, out.Deadline = int64(r.Owner.Lease), toNano(r.Owner.Deadline)
+		e.Int(int64(r.Owner.Lease))
+		e.Time(r.Owner.Deadline)
+	}
+	e.Uint(uint64(r.Try))
+	e.Uint(r.Version)
+	e.Raw(r.TokenSum[:])
+	e.Raw(r.Fingerprint[:])
+	for _, at := range []time.Time{r.FirstAt, r.UpdatedAt, r.UnknownSince, r.LastSendBefore, r.ExpiresAt} {
+		e.Time(at)
+	}
+	e.Blob(r.Intent)
+	for _, text := range []string{r.Result.Type, string(r.Cause), r.Reason, r.Actor} {
+		e.Text(text)
 	}
 	if r.Omitted {
-		out.ResultSize, out.ResultSum = r.ResultSize, r.ResultSum[:]
-	}
-	return out
-}
-
-func (o *row) record() (Record, error) {
-	state := slices.Index(stateNames[:], o.State)
-	if state <= int(Absent) {
-		return Record{}, fmt.Errorf("%w: a claim is in the state %.20q", kv.ErrCorrupt, o.State)
-	}
-	r := Record{State: State(state), Try: o.Try, Intent: o.Intent,
-		Result: Result{Type: o.ResultType, Data: o.Result}, ResultSize: int64(len(o.Result)),
-		Doubt: o.Doubt, FirstAt: fromNano(o.FirstAt), CreatedAt: fromNano(o.CreatedAt),
-		UpdatedAt: fromNano(o.UpdatedAt), UnknownSince: fromNano(o.Unknown),
-		LastSendBefore: fromNano(o.LastSend), Cause: o.Cause, Reason: o.Reason, Actor: o.Actor,
-		ExpiresAt: fromNano(o.Expires), Version: o.Version}
-	if o.Lease != 0 {
-		r.Owner = Owner{Lease: time.Duration(o.Lease), Deadline: fromNano(o.Deadline)}
+		e.Uint(uint64(r.ResultSize))
+		e.Raw(r.ResultSum[:])
 	} else {
-		r.Owner = Owner{Local: true, Epoch: o.Epoch}
+		e.Raw(r.Result.Data)
 	}
-	if len(o.Fingerprint) != len(r.Fingerprint) || len(o.TokenSum) != len(r.TokenSum) {
-		return Record{}, fmt.Errorf("%w: a fingerprint has %d bytes, a token's sum %d",
-			kv.ErrCorrupt, len(o.Fingerprint), len(o.TokenSum))
-	}
-	copy(r.Fingerprint[:], o.Fingerprint)
-	copy(r.TokenSum[:], o.TokenSum)
-	if len(o.ResultSum) > 0 {
-		if len(o.ResultSum) != len(r.ResultSum) || len(o.Result) > 0 {
-			return Record{}, fmt.Errorf("%w: a claim's omitted result does not fit", kv.ErrCorrupt)
-		}
-		r.Omitted, r.ResultSize = true, o.ResultSize
-		copy(r.ResultSum[:], o.ResultSum)
-	}
-	return r, nil
+	return e.Bytes
 }
 
-func toNano(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+// readRecord reads the stored form.
+func readRecord(body []byte, r *Record) error {
+	d := wire.NewDecoder(body)
+	d.Base = d.Int()
+	r.CreatedAt = time.Unix(0, d.Base).UTC()
+	r.State = State(d.UpTo(uint64(Unknown)))
+	flags := d.UpTo(allFlags)
+	r.Owner.Local, r.Doubt, r.Omitted = flags&flagLocal != 0, flags&flagDoubt != 0, flags&flagOmitted != 0
+	if r.Owner.Local {
+		r.Owner.Epoch = d.Uint()
+	} else {
+		r.Owner.Lease, r.Owner.Deadline = time.Duration(d.Int()), d.Time()
 	}
-	return kv.UnixNano(t)
-}
-
-func fromNano(n int64) time.Time {
-	if n == 0 {
-		return time.Time{}
+	r.Try, r.Version = d.Count(), d.Uint()
+	d.Fill(r.TokenSum[:])
+	d.Fill(r.Fingerprint[:])
+	for _, at := range []*time.Time{&r.FirstAt, &r.UpdatedAt, &r.UnknownSince, &r.LastSendBefore, &r.ExpiresAt} {
+		*at = d.Time()
 	}
-	return time.Unix(0, n).UTC()
+	r.Intent, r.Result.Type, r.Cause = d.Blob(), d.Text(), Cause(d.Text())
+	r.Reason, r.Actor = d.Text(), d.Text()
+	if r.Omitted {
+		r.ResultSize = int64(d.UpTo(1 << 62))
+		d.Fill(r.ResultSum[:])
+	} else if n := d.Len(); n > 0 {
+		r.Result.Data, r.ResultSize = d.Take(uint64(n)), int64(n)
+	}
+	if r.State == Absent {
+		d.Fail() // no row says that there is none
+	}
+	return d.End()
 }
 
 func recordKey(id ID) kv.Key { return kv.Key{}.String(id.Scope).String(id.Key) }
@@ -142,16 +127,12 @@ func isDamage(err error) bool { return errors.Is(err, kv.ErrCorrupt) || errors.I
 
 // load reads the record of id, or nil when it is absent.
 func load(rd kv.Reader, id ID) (*Record, error) {
-	raw, ok, err := recordTable.Get(rd, recordKey(id))
+	r, ok, err := recordTable.Get(rd, recordKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("claim: scope %q, key %q: %w", id.Scope, id.Key, err)
 	}
 	if !ok {
 		return nil, nil
-	}
-	r, err := raw.record()
-	if err != nil {
-		return nil, fmt.Errorf("claim: scope %q, key %q: %w", id.Scope, id.Key, err)
 	}
 	return &r, nil
 }
@@ -164,7 +145,7 @@ func save(w kv.Writer, id ID, old *Record, s Step) error {
 		return nil
 	case Put:
 		next = &s.Record
-		if err := recordTable.Put(w, recordKey(id), toRow(next)); err != nil {
+		if err := recordTable.Put(w, recordKey(id), *next); err != nil {
 			return err
 		}
 	case Remove:

@@ -22,7 +22,7 @@ func Rules() []invariant.Rule {
 	}
 }
 
-func checkRecord(rd kv.Reader, e kv.Row[row]) ([]string, error) {
+func checkRecord(rd kv.Reader, e kv.Row[Record]) ([]string, error) {
 	id, err := decodeRecordKey(e.Key)
 	if err == nil {
 		err = id.Validate()
@@ -30,12 +30,9 @@ func checkRecord(rd kv.Reader, e kv.Row[row]) ([]string, error) {
 	if err != nil {
 		return []string{"its key names no claim: " + err.Error()}, nil
 	}
-	r, err := e.Value.record()
-	if err != nil {
-		return []string{err.Error()}, nil
-	}
+	r := &e.Value
 	found := r.faults()
-	table, key := indexRow(id, &r)
+	table, key := indexRow(id, r)
 	v, err := rd.Get(table, key)
 	if err != nil {
 		return nil, err
@@ -80,13 +77,9 @@ func checkIndex(t kv.TableID) func(context.Context, kv.Store) iter.Seq2[invarian
 		if err != nil {
 			return []string{err.Error()}, nil
 		}
-		raw, ok, err := recordTable.Get(rd, recordKey(id))
+		r, ok, err := recordTable.Get(rd, recordKey(id))
 		if err != nil || !ok {
 			return []string{"it points to no claim that can be read"}, ignoreDamage(err)
-		}
-		r, err := raw.record()
-		if err != nil {
-			return []string{"it points to a damaged claim"}, nil
 		}
 		if table, key := indexRow(id, &r); table != t || !bytes.Equal(key, e.Key) {
 			return []string{fmt.Sprintf("its claim is %s and belongs elsewhere", r.State)}, nil
