@@ -82,9 +82,8 @@ func readRecord(body []byte, r *Record) error {
 	r.Try, r.Version = d.Count(), d.Uint()
 	d.Fill(r.TokenSum[:])
 	d.Fill(r.Fingerprint[:])
-	for _, at := range []*time.Time{&r.FirstAt, &r.UpdatedAt, &r.UnknownSince, &r.LastSendBefore, &r.ExpiresAt} {
-		*at = d.Time()
-	}
+	r.FirstAt, r.UpdatedAt, r.UnknownSince = d.Time(), d.Time(), d.Time()
+	r.LastSendBefore, r.ExpiresAt = d.Time(), d.Time()
 	r.Intent, r.Result.Type, r.Cause = d.Blob(), d.Text(), Cause(d.Text())
 	r.Reason, r.Actor = d.Text(), d.Text()
 	if r.Omitted {
