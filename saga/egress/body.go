@@ -6,6 +6,9 @@ import (
 	"net/http"
 )
 
+// firstRead bounds what is set aside for a body before any of it is there, in bytes.
+const firstRead = 16 << 10
+
 // ReadBody reads the body of an answer, at most limit bytes of it, and closes it.
 // whole says that there was no more. A body that is read whole leaves its
 // connection for the next request; of a larger one the rest is not read, and the
@@ -14,8 +17,8 @@ import (
 func ReadBody(resp *http.Response, limit int) (body []byte, whole bool, err error) {
 	defer resp.Body.Close()
 	size := int64(512)
-	if resp.ContentLength >= 0 {
-		size = resp.ContentLength
+	if resp.ContentLength >= 0 { // what is announced may never come
+		size = min(resp.ContentLength, firstRead)
 	}
 	// One more than the limit is read, to see whether there is more.
 	body = make([]byte, 0, min(size, int64(limit))+1)

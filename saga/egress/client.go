@@ -27,6 +27,10 @@ const (
 	DefaultMaxHeader = 64 << 10
 )
 
+// pingAfter is how long a connection of HTTP/2 may be silent before it is asked
+// whether it is there, and how long its answer may take.
+const pingAfter = 10 * time.Second
+
 // maxIdle bounds the idle connections to all hosts.
 const maxIdle = 4 * DefaultMaxIdlePerHost
 
@@ -145,6 +149,8 @@ func (c *Client) transport(cfg Config, trust Trust, pool int) *http.Transport {
 		IdleConnTimeout:        cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout),
 		TLSHandshakeTimeout:    cmp.Or(cfg.TLSTimeout, DefaultTLSTimeout),
 		MaxResponseHeaderBytes: cmp.Or(cfg.MaxHeader, DefaultMaxHeader),
+		// A connection of HTTP/2 that is dead without a word would be used for minutes.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
 	}
 }
 

@@ -33,8 +33,9 @@ type Config struct {
 	// Traceparent returns the span of a context in the form of the W3C, or ""; nil
 	// sends none. See saga.Tracer.
 	Traceparent func(context.Context) string
-	// Alarm is told of every reply that says that our credentials are wrong, by 401,
-	// 407 or TLS: an operator must correct them. It must be quick. nil is silent.
+	// Alarm is told of every reply that says that our credentials are wrong: by TLS, or
+	// by 401 or 407 where the step's outcomes have these under retry. An operator must
+	// correct them. It must be quick, and is called by many goroutines; nil is silent.
 	Alarm func(ctx context.Context, a Alarm)
 	// Logger is told of the same; nil is silent.
 	Logger *slog.Logger
@@ -82,11 +83,7 @@ func (c *Caller) Do(ctx context.Context, req *Request) (*Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	outcomes := req.Outcomes
-	if outcomes == nil {
-		outcomes = &c.outcomes
-	}
-	return reply, reply.Err(outcomes.Of(reply.Status), "")
+	return reply, reply.Err(c.outcomesOf(req).Of(reply.Status), "")
 }
 
 // Ask sends the request and returns the reply, whatever it says. Without a whole
@@ -120,10 +117,17 @@ func (c *Caller) Ask(ctx context.Context, req *Request) (*Reply, error) {
 	}
 	reply := &Reply{Status: resp.StatusCode, Header: resp.Header, Body: body, Truncated: !whole,
 		call: c, req: req, host: r.URL.Host}
-	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusProxyAuthRequired {
+	if reply.credentials() && c.outcomesOf(req).Of(reply.Status) == Retry {
 		c.alarm(ctx, Alarm{Host: reply.host, Status: reply.Status})
 	}
 	return reply, nil
+}
+
+func (c *Caller) outcomesOf(req *Request) *Outcomes {
+	if req.Outcomes != nil {
+		return req.Outcomes
+	}
+	return &c.outcomes
 }
 
 func (c *Caller) alarm(ctx context.Context, a Alarm) {

@@ -1,12 +1,13 @@
 package httpstep
 
 import (
-	"cmp"
+	"encoding/base64"
 	"encoding/json"
-	"net/http"
+	"html"
+	"iter"
 	"net/url"
-	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // masked stands where a secret was.
@@ -16,7 +17,7 @@ const masked = "***"
 type mask struct{ secrets []string }
 
 // newMask knows the secrets of a request in the forms in which a callee may repeat
-// them: as they are, in JSON, and in a URL.
+// them: as they are, in JSON, in HTML and in a URL.
 func newMask(req *Request) mask {
 	var m mask
 	for _, secret := range req.Secrets {
@@ -28,36 +29,54 @@ func newMask(req *Request) mask {
 		}
 		for _, v := range values {
 			m.add(v)
-			if _, credentials, ok := strings.Cut(v, " "); ok { // Bearer …
-				m.add(credentials)
+			scheme, credentials, _ := strings.Cut(v, " ")
+			m.add(credentials)
+			if strings.EqualFold(scheme, "Basic") {
+				m.addBasic(credentials)
 			}
 		}
 	}
-	// The longest first, so that no rest of one is left by another that it holds.
-	slices.SortFunc(m.secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	m.secrets = slices.Compact(m.secrets)
 	return m
+}
+
+// addBasic takes the password out of what the header of HTTP's Basic scheme carries.
+func (m *mask) addBasic(credentials string) {
+	plain, err := base64.StdEncoding.DecodeString(credentials)
+	if err != nil {
+		return
+	}
+	m.add(string(plain))
+	_, password, _ := strings.Cut(string(plain), ":")
+	m.add(password)
 }
 
 func (m *mask) add(secret string) {
 	if strings.TrimSpace(secret) == "" {
 		return
 	}
+	first := len(m.secrets)
 	m.secrets = append(m.secrets, secret)
-	for _, other := range []string{inJSON(secret), strings.ReplaceAll(inJSON(secret), "/", `\/`),
-		url.QueryEscape(secret), url.PathEscape(secret), http.CanonicalHeaderKey(secret)} {
-		if other != secret {
-			m.secrets = append(m.secrets, other)
+	for _, form := range []string{inJSON(secret, true), inJSON(secret, false), html.EscapeString(secret),
+		url.QueryEscape(secret), url.PathEscape(secret)} {
+		if form != secret {
+			m.secrets = append(m.secrets, form)
+		}
+	}
+	for _, form := range m.secrets[first:] {
+		if strings.Contains(form, "/") { // some write it so in JSON
+			m.secrets = append(m.secrets, strings.ReplaceAll(form, "/", `\/`))
 		}
 	}
 }
 
-func inJSON(text string) string {
-	b, err := json.Marshal(text)
-	if err != nil { // a text can always be
+func inJSON(text string, forHTML bool) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(forHTML)
+	if enc.Encode(text) != nil { // a text can always be
 		return text
 	}
-	return string(b[1 : len(b)-1])
+	return strings.TrimSuffix(strings.TrimSpace(b.String())[1:], `"`)
 }
 
 // carriesCredentials reports a header whose value is a secret by its name.
@@ -76,18 +95,42 @@ func carriesCredentials(name string) bool {
 	return false
 }
 
-// longest is the length of the longest secret.
-func (m mask) longest() int {
-	if len(m.secrets) == 0 {
-		return 0
+// runes yields the characters of text with [masked] in place of each secret, or of
+// several that overlap. cut says that text may end in the middle of one.
+func (m mask) runes(text string, cut bool) iter.Seq[rune] {
+	return func(yield func(rune) bool) {
+		end := 0 // of the secret that begins at or before i
+		for i := 0; i < len(text); {
+			begun := end > i
+			for _, secret := range m.secrets {
+				rest := text[i:]
+				if strings.HasPrefix(rest, secret) || cut && strings.HasPrefix(secret, rest) {
+					end = max(end, i+len(secret))
+				}
+			}
+			if end > i {
+				for _, c := range masked {
+					if !begun && !yield(c) {
+						return
+					}
+				}
+				i++ // another one may begin inside
+				continue
+			}
+			c, size := utf8.DecodeRuneInString(text[i:])
+			if !yield(c) {
+				return
+			}
+			i += size
+		}
 	}
-	return len(m.secrets[0])
 }
 
 // text returns text without the secrets.
 func (m mask) text(text string) string {
-	for _, secret := range m.secrets {
-		text = strings.ReplaceAll(text, secret, masked)
+	var b strings.Builder
+	for c := range m.runes(text, false) {
+		b.WriteRune(c)
 	}
-	return text
+	return b.String()
 }

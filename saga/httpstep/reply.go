@@ -38,7 +38,7 @@ func (r *Reply) Err(m Meaning, why string) error {
 	}
 	after := r.RetryAfter()
 	e := &CallError{Method: r.req.Method, Host: r.host, Status: r.Status, Meaning: m, RetryAfter: after,
-		Credentials: r.Status == http.StatusUnauthorized || r.Status == http.StatusProxyAuthRequired}
+		Credentials: r.credentials()}
 	e.text = r.text(why)
 	switch m {
 	case Refused:
@@ -60,51 +60,50 @@ func (r *Reply) Err(m Meaning, why string) error {
 // MaxRetryAfter; 0 when there is none that can be read.
 func (r *Reply) RetryAfter() time.Duration { return r.call.retryAfter(r.Header) }
 
+// credentials reports that the status complains of ours.
+func (r *Reply) credentials() bool {
+	return r.Status == http.StatusUnauthorized || r.Status == http.StatusProxyAuthRequired
+}
+
 // Excerpt is a piece of the body for people: bounded, in one line, without control
 // characters, and without the secrets of the request.
-func (r *Reply) Excerpt() string { return excerpt(r.Body, newMask(r.req)) }
+func (r *Reply) Excerpt() string { return excerpt(r.Body, r.Truncated, newMask(r.req)) }
 
 func (r *Reply) text(why string) string {
+	m := newMask(r.req)
 	var b strings.Builder
 	b.WriteString(r.req.Method + " " + r.host + " answered " + strconv.Itoa(r.Status))
-	if r.Status == http.StatusUnauthorized || r.Status == http.StatusProxyAuthRequired {
+	if r.credentials() {
 		b.WriteString(" (our credentials are not accepted)")
 	}
 	if why != "" {
-		b.WriteString(" (" + newMask(r.req).text(why) + ")")
+		b.WriteString(" (" + m.text(why) + ")")
 	}
-	if piece := r.Excerpt(); piece != "" {
+	if piece := excerpt(r.Body, r.Truncated, m); piece != "" {
 		b.WriteString(": " + piece)
 	}
 	return b.String()
 }
 
 // excerpt masks before it cuts, so that no half of a secret is left.
-func excerpt(body []byte, m mask) string {
-	if len(body) == 0 {
-		return ""
-	}
-	cut := maxExcerpt + m.longest()
-	more := len(body) > cut
-	text := m.text(strings.ToValidUTF8(string(body[:min(len(body), cut)]), "\uFFFD"))
+func excerpt(body []byte, truncated bool, m mask) string {
 	var b strings.Builder
 	space := false
-	for _, c := range text {
-		if unicode.IsSpace(c) || !unicode.IsPrint(c) {
+	for c := range m.runes(string(body), truncated) {
+		if c == utf8.RuneError || unicode.IsSpace(c) || !unicode.IsPrint(c) {
 			space = b.Len() > 0
 			continue
+		}
+		if b.Len()+utf8.RuneLen(c) > maxExcerpt {
+			return b.String() + "…"
 		}
 		if space {
 			b.WriteByte(' ')
 			space = false
 		}
-		if b.Len()+utf8.RuneLen(c) > maxExcerpt {
-			more = true
-			break
-		}
 		b.WriteRune(c)
 	}
-	if more {
+	if truncated {
 		b.WriteString("…")
 	}
 	return b.String()

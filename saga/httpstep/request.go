@@ -36,7 +36,8 @@ type Request struct {
 	// and for a body Content-Type application/json; the last two only where Header has
 	// none. See [CheckHeader].
 	Header http.Header
-	// Body is sent when it has any byte. It must not change during the call.
+	// Body is sent when it has any byte. It must never be changed: a connection that
+	// broke may still read it.
 	Body []byte
 
 	// Key is the downstream key, sent as KeyHeader ("" means DefaultKeyHeader); "" sends

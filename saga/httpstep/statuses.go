@@ -14,7 +14,9 @@ const (
 
 // Statuses is a set of HTTP statuses from 100 to 599. The zero value is empty. Sets
 // are values: they are compared with == and never change.
-type Statuses struct{ bits [(lastStatus-firstStatus)/64 + 1]uint64 }
+type Statuses struct {
+	bits [(lastStatus-firstStatus)/64 + 1]uint64
+}
 
 // StatusError is a text that is no set of statuses.
 type StatusError struct{ Text string }
