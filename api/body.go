@@ -60,15 +60,19 @@ func (s *Server) readBy(w http.ResponseWriter, d time.Duration) {
 // readJSON reads the one JSON object of a request into dst, a pointer to a
 // struct. Its errors are problems.
 func (s *Server) readJSON(c echo.Context, dst any) error {
-	r := c.Request()
-	if err := checkContentType(r); err != nil {
-		return err
-	}
-	raw, err := s.readBody(c)
+	raw, err := s.jsonBody(c)
 	if err != nil {
 		return err
 	}
 	return decodeStrict(raw, dst)
+}
+
+// jsonBody reads a body that says it is JSON.
+func (s *Server) jsonBody(c echo.Context) ([]byte, error) {
+	if err := checkContentType(c.Request()); err != nil {
+		return nil, err
+	}
+	return s.readBody(c)
 }
 
 // checkContentType wants exactly one Content-Type, of JSON in UTF-8, and no

@@ -1,16 +1,27 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/labstack/echo/v4"
+
+	"onced/api/auth"
+	"onced/api/problem"
 	"onced/kv"
+	"onced/kv/claim"
+	"onced/saga"
+	"onced/saga/machine"
 )
 
 var callbackRow = kv.Key{}.String("callback")
@@ -92,4 +103,156 @@ func (c *Callbacks) open(token string) (callback, bool) {
 	d := kv.DecodeKey(name)
 	b := callback{run: d.String(), step: d.String(), round: d.Uint()}
 	return b, d.End() == nil
+}
+
+// signalAnswer is the answer of signals and callbacks. It holds nothing of the run.
+type signalAnswer struct {
+	Outcome string `json:"outcome"` // accepted, repeated or ignored
+}
+
+// The outcomes of signals and callbacks.
+const (
+	signalAccepted = "accepted" // it counts
+	signalRepeated = "repeated" // the same was known
+	signalIgnored  = "ignored"  // it says neither done nor refused
+)
+
+// signal answers POST /v1/runs/{id}/signals/{step}.
+func (s *Server) signal(c echo.Context) error {
+	v, err := s.visibleRun(c)
+	if err != nil {
+		return err
+	}
+	who := caller(c)
+	owner := ownsRun(who, v)
+	if !owner && !who.Can(auth.RunsOperate) {
+		return problem.New(problem.Forbidden, "the run belongs to another principal")
+	}
+	raw, err := s.jsonBody(c)
+	if err != nil {
+		return err
+	}
+	r, err := readSignal(raw)
+	if err != nil {
+		return err
+	}
+	sig := saga.Signal{Reason: r.Reason}
+	if !owner {
+		sig.Actor = who.Name
+	}
+	outcome, err := s.pass(c, v, sig, c.Param("step"), r)
+	if err != nil {
+		return aboutRun(c, err)
+	}
+	status := http.StatusAccepted
+	if outcome == signalRepeated {
+		status = http.StatusOK
+	}
+	return s.json(c, status, signalAnswer{Outcome: outcome})
+}
+
+// callback answers POST /v1/callbacks/{token}. Nothing of the body is read before the
+// token is known to be ours.
+func (s *Server) callback(c echo.Context) error {
+	none := problem.New(problem.NotFound, "there is no such callback, or its run is no longer kept")
+	at, ok := s.sagas.Callbacks.open(c.Param("token"))
+	if !ok {
+		return none
+	}
+	ctx := c.Request().Context()
+	v, err := s.sagas.Engine.Get(ctx, at.run)
+	if errors.Is(err, saga.ErrNoRun) || err == nil && (v.Round != at.round || v.State.Find(at.step) < 0) {
+		return none
+	}
+	if err != nil {
+		return err
+	}
+	raw, err := s.callbackBody(c)
+	if err != nil {
+		return err
+	}
+	r, known := Reading{}, false
+	if s.sagas.Rules != nil {
+		if r, known, err = s.sagas.Rules.ReadCallback(ctx, v, at.step, raw); err != nil {
+			return err
+		}
+	}
+	if !known {
+		if len(raw) == 0 {
+			r = Reading{Outcome: "done"}
+		} else if r, err = readSignal(raw); err != nil {
+			return err
+		}
+	}
+	outcome := signalIgnored
+	if r.Outcome != "" {
+		if outcome, err = s.pass(c, v, saga.Signal{}, at.step, r); err != nil {
+			return err
+		}
+	}
+	return s.json(c, http.StatusOK, signalAnswer{Outcome: outcome})
+}
+
+// callbackBody is the JSON of a callback, or nothing. Its content type is not looked
+// at: callees send JSON under many.
+func (s *Server) callbackBody(c echo.Context) ([]byte, error) {
+	r := c.Request()
+	if len(r.Header.Values("Content-Encoding")) > 0 {
+		return nil, problem.New(problem.UnsupportedMediaType, "an encoded body is not read").At("Content-Encoding")
+	}
+	if r.ContentLength == 0 {
+		return nil, nil
+	}
+	raw, err := s.readBody(c)
+	if err != nil {
+		return nil, err
+	}
+	raw = bytes.TrimSpace(raw)
+	if len(raw) > 0 && (!utf8.Valid(raw) || !json.Valid(raw)) {
+		return nil, problem.New(problem.InvalidJSON, "the body of a callback is one JSON value, or empty")
+	}
+	return raw, nil
+}
+
+// readSignal reads what a signal says.
+func readSignal(raw []byte) (Reading, error) {
+	var in struct {
+		Outcome string          `json:"outcome"`
+		Data    json.RawMessage `json:"data"`
+		Reason  string          `json:"reason"`
+		At      string          `json:"at"`
+	}
+	if err := decodeStrict(raw, &in); err != nil {
+		return Reading{}, err
+	}
+	if in.Outcome != "done" && in.Outcome != "refused" {
+		return Reading{}, invalidField("outcome", "use done or refused")
+	}
+	at, err := instantOf("at", in.At)
+	if err != nil {
+		return Reading{}, err
+	}
+	data, err := givenJSON("data", in.Data)
+	return Reading{Outcome: in.Outcome, Data: data, Reason: cleanText(in.Reason, claim.MaxReason), At: at}, err
+}
+
+// pass gives the engine a signal about a step of v. That it is known already is said
+// by what v was before; the engine decides by itself.
+func (s *Server) pass(
+	c echo.Context, v *saga.RunView, sig saga.Signal, step string, r Reading,
+) (outcome string, err error) {
+	sig.Run, sig.Step, sig.Refused = v.Run, step, r.Outcome == "refused"
+	sig.Data, sig.At, sig.Reason = r.Data, r.At, cleanText(r.Reason, claim.MaxReason)
+	if err := s.sagas.Engine.Signal(c.Request().Context(), sig); err != nil {
+		return "", err
+	}
+	said := machine.OutcomeDone
+	if sig.Refused {
+		said = machine.OutcomeRefused
+	}
+	i := v.State.Find(step)
+	if i >= 0 && v.State.Steps[i].Signal == said || !sig.Refused && v.Corrections[step] != "" {
+		return signalRepeated, nil
+	}
+	return signalAccepted, nil
 }

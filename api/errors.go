@@ -53,6 +53,9 @@ func problemOf(err error) *problem.Problem {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return problem.New(problem.Unavailable, "the request took too long; nothing is known of what it did")
 	}
+	if p := sagaProblem(err); p != nil {
+		return p
+	}
 	p := problem.From(err)
 	if p.Param != "" {
 		named := *p

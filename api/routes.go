@@ -82,10 +82,45 @@ func (s *Server) routes() []route {
 		v1(post, "/v1/tokens/{id}/rotate", s.rotateToken, auth.TokensManage),
 		v1(post, "/v1/tokens/{id}/revoke", s.revokeToken, auth.TokensManage),
 	}
+	if s.sagas != nil {
+		out = append(out, s.sagaRoutes()...)
+	}
 	if s.deps.Metrics != nil {
 		m := get("/metrics", echo.WrapHandler(s.deps.Metrics))
 		m.may = []auth.Permission{auth.MetricsRead}
 		out = append(out, m)
+	}
+	return out
+}
+
+// seeRuns is enough for reading runs, each its own part.
+var seeRuns = []auth.Permission{auth.RunsOwn, auth.RunsRead}
+
+// sagaRoutes are the operations of definitions, runs and callbacks.
+func (s *Server) sagaRoutes() []route {
+	v1 := func(method, path string, h echo.HandlerFunc, may ...auth.Permission) route {
+		return route{Route: Route{method, path}, may: may, query: []string{}, handle: h}
+	}
+	with := func(r route, query ...string) route { r.query = query; return r }
+	const get, post = http.MethodGet, http.MethodPost
+	out := []route{
+		with(v1(post, "/v1/definitions", s.putDefinition, auth.DefinitionsManage), "dry_run"),
+		with(v1(get, "/v1/definitions", s.listDefinitions, auth.DefinitionsRead), "limit", "cursor"),
+		v1(get, "/v1/definitions/{name}", s.getDefinition, auth.DefinitionsRead),
+		v1(get, "/v1/definitions/{name}/versions", s.listVersions, auth.DefinitionsRead),
+		v1(get, "/v1/definitions/{name}/versions/{version}", s.getDefinition, auth.DefinitionsRead),
+
+		v1(post, "/v1/runs", s.startRun, auth.RunsOwn),
+		with(v1(get, "/v1/runs", s.listRuns, seeRuns...), "state", "definition", "principal", "key",
+			"label", "since", "until", "limit", "cursor"),
+		v1(get, "/v1/runs/{id}", s.getRun, seeRuns...),
+		v1(post, "/v1/runs/{id}/signals/{step}", s.signal, auth.RunsOwn, auth.RunsOperate),
+		v1(post, "/v1/runs/bulk", s.bulk, auth.RunsOperate),
+		v1(post, "/v1/runs/{id}/rerun", s.rerun, auth.RunsOperate),
+		v1(post, "/v1/callbacks/{token}", s.callback),
+	}
+	for _, verb := range verbs {
+		out = append(out, v1(post, "/v1/runs/{id}/"+verb.String(), s.operate(verb), auth.RunsOperate))
 	}
 	return out
 }

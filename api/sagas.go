@@ -62,6 +62,8 @@ type Reading struct {
 	Outcome string
 	// Data is what is kept of it: JSON or nil.
 	Data json.RawMessage
+	// Reason says why it was refused, for people; it may be empty.
+	Reason string
 	// At is when it happened, if the callback says so.
 	At time.Time
 }

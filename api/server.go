@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -105,6 +106,7 @@ type Done struct {
 // Server is the handler of all requests. It is safe for concurrent use.
 type Server struct {
 	deps    Deps
+	sagas   *Sagas // nil when there are none
 	log     *slog.Logger
 	clock   kv.Clock
 	wall    kv.Clock // for deadlines of connections, which know the system's time only
@@ -113,8 +115,8 @@ type Server struct {
 	handler http.Handler
 }
 
-// New returns the server. It fails only on Deps without Book or Auth, or with
-// a key that is none.
+// New returns the server. It fails only on Deps without Book or Auth, with a
+// key that is none, or with Sagas without an Engine.
 func New(d Deps) (*Server, error) {
 	if d.Book == nil || d.Auth == nil {
 		return nil, errors.New("api: Deps needs Book and Auth")
@@ -125,8 +127,30 @@ func New(d Deps) (*Server, error) {
 	if s.cursors, err = newCursors(s.deps.CursorKey, s.rand); err != nil {
 		return nil, err
 	}
+	if s.sagas, err = s.withSagas(s.deps.Sagas); err != nil {
+		return nil, err
+	}
 	s.handler = s.withRequestID(s.withLog(s.withRecovery(s.guard(s.secure(s.router())))))
 	return s, nil
+}
+
+// withSagas completes what the caller has given.
+func (s *Server) withSagas(given *Sagas) (*Sagas, error) {
+	if given == nil {
+		return nil, nil
+	}
+	if given.Engine == nil {
+		return nil, errors.New("api: Sagas needs an Engine")
+	}
+	out := *given
+	if out.Callbacks == nil {
+		key := make([]byte, cursorKeySize)
+		if _, err := io.ReadFull(s.rand, key); err != nil {
+			return nil, fmt.Errorf("api: make the key of callbacks: %w", err)
+		}
+		out.Callbacks = &Callbacks{key: key, base: "http://127.0.0.1:8080"}
+	}
+	return &out, nil
 }
 
 func withDefaults(d Deps) Deps {

@@ -37,6 +37,7 @@ const (
 	UnsupportedMediaType Code = "unsupported_media_type"  // the content type is not supported
 	Mismatch             Code = "idempotency_mismatch"    // the key was used for another request
 	Refused              Code = "refused"                 // a person has decided that it did not happen
+	InvalidDefinition    Code = "invalid_definition"      // the definition has mistakes
 	PreconditionRequired Code = "precondition_required"   // if-Match is required
 	TooManyRequests      Code = "too_many_requests"       // too many failed attempts
 	Internal             Code = "internal"                // something went wrong on our side
@@ -46,6 +47,7 @@ const (
 	CommitUnknown        Code = "commit_unknown"          // it is not known whether this was stored
 	StoreFull            Code = "store_full"              // free disk space is low; no new work is accepted
 	StoreStopped         Code = "store_stopped"           // the store accepts no more writes
+	Busy                 Code = "busy"                    // too many requests are under way
 	Unavailable          Code = "unavailable"             // the service is not available now
 	// ResultTooLarge has the status of the first answer, of which only the body is
 	// not there any more.
@@ -126,6 +128,8 @@ var catalogue = []Entry{
 		"Use a new key for a new payment. A retry repeats the first request byte for byte.", 0},
 	{Refused, http.StatusUnprocessableEntity, "This did not happen and will not",
 		"A person has decided so. A new attempt is a new payment, and needs a new key.", 0},
+	{InvalidDefinition, http.StatusUnprocessableEntity, "The definition has mistakes",
+		"Correct everything that problems lists, each with its line and column. Nothing was stored.", 0},
 	{PreconditionRequired, http.StatusPreconditionRequired, "If-Match is required",
 		"Read the resource and send its ETag in If-Match, so that two operators do not both act.", 0},
 	{TooManyRequests, http.StatusTooManyRequests, "Too many failed attempts",
@@ -143,6 +147,8 @@ var catalogue = []Entry{
 		"Free disk space. Work already begun can still be finished.", 30},
 	{StoreStopped, http.StatusServiceUnavailable, "The store accepts no more writes",
 		"Nothing was stored. Repair the disk and restart onced, then repeat the same call.", 30},
+	{Busy, http.StatusServiceUnavailable, "Too many requests are under way",
+		"Nothing was done. Repeat the same request with the same key after Retry-After.", 1},
 	{Unavailable, http.StatusServiceUnavailable, "The service is not available now",
 		"Repeat the same call after Retry-After.", 1},
 	{UpstreamTimeout, http.StatusGatewayTimeout, "The service behind onced did not answer in time",

@@ -36,6 +36,16 @@ type Problem struct {
 	RetryAfter int `json:"retry_after_s,omitempty"`
 	// Errors lists several faults at once.
 	Errors []Fault `json:"errors,omitempty"`
+	// Problems lists what is wrong with a document.
+	Problems []Place `json:"problems,omitempty"`
+}
+
+// Place is one thing that is wrong with a document, and where.
+type Place struct {
+	Line    int    `json:"line,omitempty"`   // from 1; 0 is not known
+	Column  int    `json:"column,omitempty"` // from 1; 0 is not known
+	Field   string `json:"field,omitempty"`  // the path of the field
+	Message string `json:"message"`          // what is wrong with it and the remedy
 }
 
 // Fault is one fault of a request.

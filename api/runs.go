@@ -1,0 +1,337 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"onced/api/auth"
+	"onced/api/problem"
+	"onced/kv/claim"
+	"onced/saga"
+	"onced/saga/idemhttp"
+	"onced/saga/machine"
+)
+
+// MaxRunWait is the longest that a request may wait for the end of a run.
+const MaxRunWait = 60 * time.Second
+
+const runsPath = "/v1/runs/"
+
+// startRequest is the body of POST /v1/runs.
+type startRequest struct {
+	Definition string          `json:"definition"`
+	Version    string          `json:"version"`
+	Key        string          `json:"key"`
+	Input      json.RawMessage `json:"input"`
+	Labels     json.RawMessage `json:"labels"`
+}
+
+// startRun answers POST /v1/runs.
+func (s *Server) startRun(c echo.Context) error {
+	var in startRequest
+	if err := s.readJSON(c, &in); err != nil {
+		return err
+	}
+	req, err := in.request(c.Request().Header, caller(c).Principal)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	st, err := s.start(ctx, req)
+	if err != nil {
+		return err
+	}
+	v, err := s.runAfter(c, st.Run)
+	if errors.Is(err, saga.ErrNoRun) && st.Joined { // it is no longer kept
+		v, err = s.sagas.Engine.FindKey(ctx, saga.RunKey{Principal: req.Principal,
+			Definition: req.Definition, Key: req.Key})
+	}
+	if err != nil {
+		return err
+	}
+	h, status := c.Response().Header(), http.StatusCreated
+	h.Set("Location", runsPath+st.Run)
+	if st.Joined {
+		if status = http.StatusOK; st.Status.Terminal() {
+			h.Set(replayedHeader, "true")
+		}
+	}
+	return s.showRun(c, status, v)
+}
+
+// request turns the body and the header into a start for principal.
+func (in *startRequest) request(h http.Header, principal string) (saga.StartRequest, error) {
+	req := saga.StartRequest{Definition: in.Definition, Version: in.Version, Principal: principal}
+	if in.Definition == "" {
+		return req, invalidField("definition", "name the definition to run")
+	}
+	var err error
+	if req.Key, err = in.key(h); err != nil {
+		return req, err
+	}
+	if req.Input, err = givenJSON("input", in.Input); err != nil {
+		return req, err
+	}
+	req.Labels, err = readLabels(in.Labels)
+	return req, err
+}
+
+// key is that of the body or of the header.
+func (in *startRequest) key(h http.Header) (string, error) {
+	given := h.Values("Idempotency-Key")
+	key := in.Key
+	if len(given) > 0 {
+		parsed, err := idemhttp.ParseKey(given[0])
+		switch {
+		case len(given) > 1:
+			return "", problem.New(problem.KeyInvalid, "the header is there more than once").At("Idempotency-Key")
+		case err != nil:
+			return "", problem.New(problem.KeyInvalid, "the header Idempotency-Key "+err.Error()).
+				At("Idempotency-Key")
+		case key != "" && key != parsed:
+			return "", invalidField("key", "it differs from the header Idempotency-Key; give one of them")
+		}
+		key = parsed
+	}
+	if key == "" {
+		return "", problem.New(problem.KeyMissing, "give the business key, for example the order's id, as key "+
+			"or in the header Idempotency-Key").At("key")
+	}
+	if err := (claim.ID{Scope: "-", Key: key}).Validate(); err != nil {
+		return "", err
+	}
+	return key, nil
+}
+
+// givenJSON is a value of a request in its shortest form; null and nothing are nil.
+// Members of one name in one object are refused: readers differ in which they take.
+func givenJSON(param string, raw json.RawMessage) ([]byte, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	if name, ok := doubled(raw); ok {
+		return nil, invalidField(param, "the member "+cutText(name)+" is given more than once in one object")
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil, problem.New(problem.InvalidJSON, "").At(param)
+	}
+	return b.Bytes(), nil
+}
+
+// doubled finds a member that an object of valid JSON has twice.
+func doubled(raw []byte) (string, bool) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var open []map[string]bool // of an array nil
+	name := true               // what comes next in an object
+	for {
+		t, err := d.Token()
+		if err != nil {
+			return "", false // io.EOF: the JSON is valid
+		}
+		in := len(open) > 0 && open[len(open)-1] != nil
+		if text, ok := t.(string); ok && in && name {
+			if seen := open[len(open)-1]; seen[text] {
+				return text, true
+			} else {
+				seen[text] = true
+			}
+			name = false
+			continue
+		}
+		switch t {
+		case json.Delim('{'):
+			open = append(open, map[string]bool{})
+		case json.Delim('['):
+			open = append(open, nil)
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+		}
+		name = true
+	}
+}
+
+func readLabels(raw json.RawMessage) (map[string]string, error) {
+	given, err := givenJSON("labels", raw)
+	if err != nil || given == nil {
+		return nil, err
+	}
+	var out map[string]string
+	if json.Unmarshal(given, &out) != nil {
+		return nil, invalidField("labels", "it is an object of texts")
+	}
+	return out, nil
+}
+
+// start starts or joins a run. A start that is repeated after its definition has
+// changed still gets its run: it is joined before the input is held against what the
+// definition wants now.
+func (s *Server) start(ctx context.Context, req saga.StartRequest) (saga.Started, error) {
+	if s.sagas.Rules == nil {
+		return s.sagas.Engine.StartRun(ctx, req)
+	}
+	prepared := req
+	if wrong := s.sagas.Rules.Prepare(ctx, &prepared); wrong != nil {
+		req.Join = true
+		st, err := s.sagas.Engine.StartRun(ctx, req)
+		if errors.Is(err, saga.ErrNoRun) || errors.Is(err, saga.ErrConfig) {
+			return st, wrong
+		}
+		return st, err
+	}
+	return s.sagas.Engine.StartRun(ctx, prepared)
+}
+
+// runAfter returns the run, when the request wishes so after its end, or after it has
+// come to need a person.
+func (s *Server) runAfter(c echo.Context, id string) (*saga.RunView, error) {
+	ctx := c.Request().Context()
+	wait, ok := preferredWait(c.Request().Header)
+	if !ok {
+		return s.sagas.Engine.Get(ctx, id)
+	}
+	c.Response().Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	v, err := s.sagas.Engine.Wait(ctx, id)
+	if v != nil { // the error says how it ended, or that it goes on
+		return v, nil
+	}
+	return v, err
+}
+
+// preferredWait reads "wait" of the header Prefer, RFC 7240. What cannot be honoured
+// is ignored, as that says; more than MaxRunWait is that.
+func preferredWait(h http.Header) (time.Duration, bool) {
+	for _, value := range h.Values("Prefer") {
+		for part := range strings.SplitSeq(value, ",") {
+			part, _, _ = strings.Cut(part, ";")
+			name, text, _ := strings.Cut(part, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(text), `"`), 10, 31)
+			if err != nil || n == 0 {
+				return 0, false
+			}
+			return min(seconds(int64(n)), MaxRunWait), true
+		}
+	}
+	return 0, false
+}
+
+// getRun answers GET /v1/runs/{id}.
+func (s *Server) getRun(c echo.Context) error {
+	v, err := s.visibleRun(c)
+	if err != nil {
+		return err
+	}
+	if _, waits := preferredWait(c.Request().Header); waits {
+		if v, err = s.runAfter(c, v.Run); err != nil {
+			return err
+		}
+	}
+	tag := runETag(v)
+	if matchesAny(c.Request().Header.Values("If-None-Match"), tag) {
+		c.Response().Header().Set("ETag", tag)
+		return c.NoContent(http.StatusNotModified)
+	}
+	return s.showRun(c, http.StatusOK, v)
+}
+
+func (s *Server) showRun(c echo.Context, status int, v *saga.RunView) error {
+	if tag := runETag(v); tag != "" {
+		c.Response().Header().Set("ETag", tag)
+	}
+	return s.json(c, status, viewRun(v, seesRunContent(caller(c), v)))
+}
+
+// runETag is the revision, and how many corrections an ended run has. A run that is
+// no longer kept has none.
+func runETag(v *saga.RunView) string {
+	switch {
+	case v.Revision == 0:
+		return ""
+	case len(v.Corrections) > 0:
+		return `"` + strconv.FormatUint(v.Revision, 10) + "." + strconv.Itoa(len(v.Corrections)) + `"`
+	}
+	return versionETag(v.Revision)
+}
+
+// runRevision reads If-Match of an act on a run.
+func runRevision(h http.Header) (uint64, error) {
+	tag, err := ifMatch(h)
+	if err != nil {
+		return 0, err
+	}
+	number, _, _ := strings.Cut(tag, ".")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || n == 0 {
+		return 0, stale()
+	}
+	return n, nil
+}
+
+// visibleRun reads the run of the path; one that the caller may not see does not
+// exist.
+func (s *Server) visibleRun(c echo.Context) (*saga.RunView, error) {
+	v, err := s.sagas.Engine.Get(c.Request().Context(), c.Param("id"))
+	if err != nil {
+		return nil, err
+	}
+	if !seesRun(caller(c), v) {
+		return nil, saga.ErrNoRun
+	}
+	return v, nil
+}
+
+func ownsRun(who auth.Identity, v *saga.RunView) bool {
+	return who.Can(auth.RunsOwn) && v.Principal != "" && v.Principal == who.Principal
+}
+
+func seesRun(who auth.Identity, v *saga.RunView) bool {
+	return who.Can(auth.RunsRead) || ownsRun(who, v)
+}
+
+func seesRunContent(who auth.Identity, v *saga.RunView) bool {
+	return who.Can(auth.RunsContent) || ownsRun(who, v)
+}
+
+// sagaProblem translates the errors of sagas; nil is another error.
+func sagaProblem(err error) *problem.Problem {
+	var input *saga.InputError
+	var config *saga.ConfigError
+	var state *machine.Error
+	var faulty *DefinitionError
+	switch {
+	case errors.As(err, &input):
+		return problem.New(problem.InvalidField, input.Field+" "+input.Problem).At(input.Field)
+	case errors.As(err, &config) && config.Field == "definition":
+		return problem.New(problem.InvalidField, "there is no such definition or version; "+
+			"GET /v1/definitions lists those that there are").At("definition")
+	case errors.As(err, &state):
+		return problem.New(problem.WrongState, "the run is "+state.Status.String()+": "+state.Problem)
+	case errors.As(err, &faulty):
+		return faulty.problem()
+	case errors.Is(err, saga.ErrMismatch):
+		return problem.New(problem.Mismatch, "the input is not that of the first start with this key").At("input")
+	case errors.Is(err, saga.ErrNoRun):
+		return problem.New(problem.NotFound, "there is no run of this id, or it is no longer kept")
+	case errors.Is(err, saga.ErrVersion):
+		return problem.New(problem.Stale, "").At("If-Match")
+	case errors.Is(err, ErrNoDefinition):
+		return problem.New(problem.NotFound, "there is no definition of this name, or no such version")
+	case errors.Is(err, ErrDefinitionTaken):
+		return problem.New(problem.WrongState, strings.TrimPrefix(err.Error(), "api: ")).At("name")
+	}
+	return nil
+}
