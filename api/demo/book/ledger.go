@@ -71,12 +71,13 @@ type Ledger struct {
 	mu      sync.Mutex
 	entries []Entry
 	byRef   map[string]*Account
+	byOrder map[string]*Account
 	byKey   map[string]Entry
 	told    map[string]bool // by the id of what was told
 	last    int
 }
 
-// Account is what a ledger says about one reference.
+// Account is what a ledger says about one reference, or one order.
 type Account struct {
 	Effects, Undos []Entry
 	Refused        bool
@@ -104,7 +105,7 @@ func Read(name string) (*Ledger, error) {
 }
 
 func empty() *Ledger {
-	return &Ledger{byRef: map[string]*Account{}, byKey: map[string]Entry{}, told: map[string]bool{}}
+	return &Ledger{byRef: map[string]*Account{}, byOrder: map[string]*Account{}, byKey: map[string]Entry{}, told: map[string]bool{}}
 }
 
 // read takes a line of the file.
@@ -122,9 +123,30 @@ func (l *Ledger) read(line []byte) error {
 func (l *Ledger) take(e Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.byRef[e.Reference]
+	switch e.Kind {
+	case Effect, Undo, Refusal:
+		note(l.byRef, e.Reference, e)
+		note(l.byOrder, e.Order, e)
+	case Told:
+		l.told[e.ID] = true
+	case Absent: // it is told for whoever reads the file
+	default:
+		return fmt.Errorf("demo: the ledger has an entry of the unknown kind %q", e.Kind)
+	}
+	if _, known := l.byKey[e.Key]; e.Key != "" && !known {
+		l.byKey[e.Key] = e
+	}
+	l.entries = append(l.entries, e)
+	l.last = max(l.last, len(l.entries))
+	return nil
+}
+
+// note puts an entry into its account.
+func note(accounts map[string]*Account, name string, e Entry) {
+	a := accounts[name]
 	if a == nil {
 		a = &Account{}
+		accounts[name] = a
 	}
 	switch e.Kind {
 	case Effect:
@@ -133,19 +155,8 @@ func (l *Ledger) take(e Entry) error {
 		a.Undos = append(a.Undos, e)
 	case Refusal:
 		a.Refused = true
-	case Told:
-		l.told[e.ID] = true
-	case Absent: // it is told for whoever reads the file
-	default:
-		return fmt.Errorf("demo: the ledger has an entry of the unknown kind %q", e.Kind)
+	case Absent, Told:
 	}
-	l.byRef[e.Reference] = a
-	if _, known := l.byKey[e.Key]; e.Key != "" && !known {
-		l.byKey[e.Key] = e
-	}
-	l.entries = append(l.entries, e)
-	l.last = max(l.last, len(l.entries))
-	return nil
 }
 
 // Add writes an entry, and only then lets it be seen.
@@ -168,7 +179,32 @@ func (l *Ledger) NextID(prefix string) string {
 func (l *Ledger) Find(reference string) Account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.byRef[reference]
+	return l.byRef[reference].clone()
+}
+
+// OfOrder returns what there is for an order, over all its references.
+func (l *Ledger) OfOrder(order string) Account {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byOrder[order].clone()
+}
+
+// Standing is how many effects were not taken back.
+func (a Account) Standing() int {
+	taken := map[string]bool{}
+	for _, u := range a.Undos {
+		taken[u.Of] = true
+	}
+	n := 0
+	for _, e := range a.Effects {
+		if !taken[e.ID] {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *Account) clone() Account {
 	if a == nil {
 		return Account{}
 	}

@@ -44,11 +44,12 @@ const (
 
 // The paths at which a crash can be armed, besides those of the process itself.
 // Before and After come before the name of a service; an undo has UndoPoint for its
-// name.
+// name. After AcceptPoint the gateway has taken a charge on and not answered.
 const (
-	Before    = "before-"
-	After     = "after-"
-	UndoPoint = "undo"
+	Before      = "before-"
+	After       = "after-"
+	UndoPoint   = "undo"
+	AcceptPoint = "accept"
 )
 
 // Env is what the services are told by. All of it is required.

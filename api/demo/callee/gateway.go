@@ -60,12 +60,12 @@ func (g *gateway) charge(o *op) (reply, error) {
 	if no {
 		e = o.entry(book.Refusal, "dec")
 	}
-	accepted := reply{status: http.StatusAccepted, Answer: Answer{ID: e.ID, Status: StatusPending,
+	accepted := reply{status: http.StatusAccepted, point: After + AcceptPoint, Answer: Answer{ID: e.ID, Status: StatusPending,
 		Reference: o.Reference}}
 	g.mu.Lock()
 	if id := g.byKey[o.key]; id != "" {
 		g.mu.Unlock()
-		accepted.ID = id
+		accepted.ID, accepted.point = id, ""
 		return accepted, nil
 	}
 	g.pending[o.Reference]++

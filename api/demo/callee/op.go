@@ -63,8 +63,8 @@ type op struct {
 type reply struct {
 	status int
 	Answer
-	// book says that this call changed something.
-	book bool
+	// point is the crash that is passed when the call has changed something, else "".
+	point string
 	// wait, when it is there, is waited for before the answer.
 	wait <-chan struct{}
 }
@@ -160,7 +160,7 @@ func (s *service) perform(o *op) (reply, error) {
 		<-double // the copy overtakes the call
 	}
 	a, err := s.once(o)
-	if err == nil && a.book && o.how != belated && s.Crash(o.point(After), o.Order) {
+	if err == nil && a.point != "" && o.how != belated && s.Crash(a.point, o.Order) {
 		panic(http.ErrAbortHandler)
 	}
 	return a, err
@@ -207,7 +207,7 @@ func (o *op) effect(prefix, story string) (reply, error) {
 		return reply{}, err
 	}
 	o.service.Tell(o.Order, fmt.Sprintf(story, e.ID))
-	return reply{status: http.StatusCreated, book: true,
+	return reply{status: http.StatusCreated, point: o.point(After),
 		Answer: Answer{ID: e.ID, Status: StatusDone, Reference: o.Reference}}, nil
 }
 
@@ -246,7 +246,7 @@ func (o *op) takeBack(of *book.Entry, story string) (reply, error) {
 		return reply{}, err
 	}
 	o.service.Tell(o.Order, story)
-	return reply{status: http.StatusOK, book: true,
+	return reply{status: http.StatusOK, point: o.point(After),
 		Answer: Answer{ID: e.ID, Status: StatusDone, Reference: o.Reference}}, nil
 }
 
