@@ -72,6 +72,8 @@ type Engine struct {
 	latest  map[string]*registered
 	drivers map[string]*driver         // runs that are worked on, or wait for a slot
 	waiters map[string][]chan struct{} // closed when the run needs a look
+	asked   uint64                     // how often a look for runs that have a definition now was asked for
+	looking bool                       // there is somebody who looks for them
 
 	serving  atomic.Bool
 	draining atomic.Bool
@@ -140,10 +142,11 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 	return e, c.Timers.Handle(timerKind, timer.Handler{Tx: e.wake})
 }
 
-// Register makes definitions known. It may be called at any time; runs of a
-// definition that is not known are held, so register all versions that have open
-// runs before Serve. Of one name the last registered is the one that new runs use.
-// The same version again replaces the functions.
+// Register makes definitions known. It may be called at any time. Runs of a
+// definition that is not known are held when their turn comes, and go on by
+// themselves when it is registered; so register all versions that have open runs
+// before Serve, and nobody is told that they are held. Of one name the last registered
+// is the one that new runs use. The same version again replaces the functions.
 func (e *Engine) Register(defs ...*Definition) error {
 	for _, d := range defs {
 		if d == nil {
@@ -154,13 +157,14 @@ func (e *Engine) Register(defs ...*Definition) error {
 		}
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, d := range defs {
 		r := &registered{Definition: d, m: d.machineDef()}
 		r.m.Restored = e.cfg.Restored
 		e.defs[defID{d.name, d.version}] = r
 		e.latest[d.name] = r
 	}
+	e.mu.Unlock()
+	e.releaseHeld()
 	return nil
 }
 
@@ -199,7 +203,7 @@ func (e *Engine) Serve(ctx context.Context) error {
 		return errors.New("saga: Serve was called before; an Engine serves once")
 	}
 	e.slots.open()
-	e.resume(ctx)
+	e.resume(ctx, classDue, classHeld)
 	<-ctx.Done()
 	e.drain()
 	return nil
@@ -251,16 +255,55 @@ const resumePage = 500
 
 // resume takes up the runs for which a call is due or was under way, and those that
 // were held for want of a definition that is there now.
-func (e *Engine) resume(ctx context.Context) {
-	for _, c := range []class{classDue, classHeld} {
+func (e *Engine) resume(ctx context.Context, classes ...class) {
+	for _, c := range classes {
 		for {
 			err := e.resumeClass(ctx, c)
-			if err == nil || ctx.Err() != nil {
+			if err == nil || ctx.Err() != nil || e.draining.Load() {
 				break
 			}
 			e.cfg.Logger.Error("saga: the open runs cannot be read; trying again", "error", err)
 			e.pause(ctx, time.Second)
 		}
+	}
+}
+
+// defined releases the run if its definition was registered while it was being held.
+func (e *Engine) defined(r *run) {
+	if _, err := e.definition(r); err == nil {
+		e.releaseHeld()
+	}
+}
+
+// releaseHeld lets runs go on that were held for want of a definition that is there
+// now. It does not wait for them, and does nothing before Serve, which does the same.
+func (e *Engine) releaseHeld() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked++
+	if e.looking || !e.serving.Load() || e.draining.Load() {
+		return
+	}
+	e.looking = true
+	e.work.Add(1)
+	go e.lookForHeld()
+}
+
+// lookForHeld looks until nobody has asked for it meanwhile.
+func (e *Engine) lookForHeld() {
+	defer e.work.Done()
+	for {
+		e.mu.Lock()
+		asked := e.asked
+		e.mu.Unlock()
+		e.resume(e.calls, classHeld)
+		e.mu.Lock()
+		if e.asked == asked || e.draining.Load() {
+			e.looking = false
+			e.mu.Unlock()
+			return
+		}
+		e.mu.Unlock()
 	}
 }
 
@@ -276,10 +319,10 @@ func (e *Engine) resumeClass(ctx context.Context, c class) error {
 			if c == classDue {
 				e.enqueue(o.id, slot{def: o.def, host: o.host})
 			} else if o.released {
-				e.release(ctx, o.id)
+				e.release(o.id)
 			}
 		}
-		if len(page) < resumePage {
+		if len(page) < resumePage || e.draining.Load() {
 			return nil
 		}
 		r.From = append(openKey(c, page[len(page)-1].id), 0)
@@ -288,11 +331,15 @@ func (e *Engine) resumeClass(ctx context.Context, c class) error {
 
 // inDoubt makes good for wake-ups that were lost with a commit that was in doubt.
 func (e *Engine) inDoubt(ctx context.Context, err error) {
-	if !errors.Is(err, kv.ErrCommitUnknown) || !e.serving.Load() {
+	if !errors.Is(err, kv.ErrCommitUnknown) {
 		return
 	}
+	e.notifyAll()
 	e.cfg.Timers.Wake()
-	if err := e.resumeClass(ctx, classDue); err != nil {
+	if !e.serving.Load() {
+		return
+	}
+	if err := e.resumeClass(context.WithoutCancel(ctx), classDue); err != nil {
 		e.cfg.Logger.Error("saga: runs may wait for the next start", "error", err)
 	}
 }

@@ -245,6 +245,11 @@ func TestSG13_ASuccessDuringTheUndoIsUndoneOnce(t *testing.T) {
 func TestSG14_TwoStartsOfOneOrderAreOneRun(t *testing.T) {
 	inTill(t, fourSteps, func(t *testing.T, s *till) {
 		s.plan["charge"] = []string{"refused"}
+		s.before = func(call string) {
+			if call == "charge" { // it ends when all have started
+				take(time.Second)
+			}
+		}
 		ends := make(chan error)
 		ids := map[string]bool{}
 		for range 10 {

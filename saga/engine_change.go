@@ -45,7 +45,8 @@ func (e *Engine) edit(w kv.Writer, id string) (*change, error) {
 		c.m = c.reg.m
 	}
 	switch {
-	case r.state.Status.Terminal(), missing != nil && r.state.Hold == machine.HoldDefinition:
+	case r.state.Status.Terminal():
+	case missing != nil && r.state.Hold != machine.HoldNone: // what it is held for must not be forgotten
 	case missing != nil:
 		return c, c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldDefinition,
 			Text: missing.Error()})
@@ -199,6 +200,8 @@ func (c *change) class(now time.Time) class {
 func (c *change) save() error {
 	r, now := c.r, c.w.Now()
 	if c.raw != nil && (c.was.Terminal() || bytes.Equal(c.raw, r.encode())) {
+		// What changed it may have been in doubt: then nobody was told.
+		c.announce(r.class)
 		return nil
 	}
 	r.rev++
@@ -299,8 +302,12 @@ func (c *change) announce(to class) {
 	info.Was = c.was.String()
 	next := c.slot()
 	due := to == classDue && !c.by
-	e := c.e
+	e, r := c.e, c.r
+	undefined := r.state.Hold == machine.HoldDefinition
 	c.w.OnCommit(func() {
+		if undefined {
+			e.defined(r)
+		}
 		if info.Was != info.Status {
 			e.cfg.Observer.RunChanged(info)
 		}

@@ -1,10 +1,12 @@
 package saga
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"onced/kv"
 	"onced/saga/machine"
 )
 
@@ -67,4 +69,217 @@ func TestAWordThatComesTwiceIsRefundedOnce(t *testing.T) {
 		s.mustAct(machine.MarkNotDone, id, "charge")
 		s.wantStatus(id, machine.Compensated)
 	})
+}
+func TestALateDefinitionReleasesItsRuns(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"retry=1m"}
+		id := s.started()
+		settle()
+		s.stop()
+		late := s.defs
+		s.defs = nil
+		s.boot()
+		pass(2 * time.Minute)
+		s.wantStatus(id, machine.Held)
+		if err := s.engine.Register(late...); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		s.wantStatus(id, machine.Completed)
+	})
+}
+
+// doubtfulStore answers ErrCommitUnknown to the chosen commit, which happened.
+type doubtfulStore struct {
+	kv.Store
+	doubt func() bool
+}
+
+func (d doubtfulStore) Update(ctx context.Context, fn func(kv.Writer) error) error {
+	quiet := false
+	hooked := func(w kv.Writer) error {
+		quiet = d.doubt()
+		if quiet {
+			return fn(silentWriter{w})
+		}
+		return fn(w)
+	}
+	err := d.Store.Update(ctx, hooked)
+	if err == nil && quiet {
+		return kv.ErrCommitUnknown
+	}
+	return err
+}
+
+type silentWriter struct{ kv.Writer }
+
+func (silentWriter) OnCommit(func()) {}
+
+func TestWaitSeesAnEndWhoseCommitWasInDoubt(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.stop()
+		doubt := false
+		s.wrap = func(st kv.Store) kv.Store {
+			return doubtfulStore{st, func() bool { return doubt }}
+		}
+		s.boot()
+		settle()
+		s.before = func(call string) {
+			if call == "order" {
+				take(time.Second)
+				doubt = true
+			}
+		}
+		go func() { pass(1030 * time.Millisecond); doubt = false }()
+		ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
+		defer cancel()
+		v, err := s.engine.Run(ctx, s.def(), theOrder.ID, theOrder)
+		if err != nil || v.State.Status != machine.Completed {
+			t.Fatal(v, err)
+		}
+	})
+}
+
+func TestARerunWhoseCommitWasInDoubtGoesOn(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.stop()
+		doubt := false
+		s.wrap = func(st kv.Store) kv.Store {
+			return doubtfulStore{st, func() bool { return doubt }}
+		}
+		s.boot()
+		settle()
+		s.plan["charge"] = []string{"refused"}
+		f := s.failed(ErrUndone)
+		doubt = true
+		_, err := s.engine.Rerun(s.Context(), f.Run, Act{Actor: "ann", Reason: "again"})
+		doubt = false
+		if err != nil && !errors.Is(err, kv.ErrCommitUnknown) {
+			t.Fatal(err)
+		}
+		settle()
+		v, err := s.engine.Find(s.Context(), "pay", theOrder.ID)
+		if err != nil || v.Run == f.Run || v.State.Status != machine.Completed {
+			t.Fatal(v.State.Status, err)
+		}
+	})
+}
+
+// hookedStore runs a function in the transaction of every Update, after its closure.
+type hookedStore struct {
+	kv.Store
+	after func()
+}
+
+func (h hookedStore) Update(ctx context.Context, fn func(kv.Writer) error) error {
+	return h.Store.Update(ctx, func(w kv.Writer) error {
+		err := fn(w)
+		h.after()
+		return err
+	})
+}
+
+// The definition comes, and all that are held are looked for, while the transaction
+// that holds the run is not yet committed.
+func TestADefinitionThatComesWhileItsRunIsBeingHeld(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"retry=1m"}
+		id := s.started()
+		settle()
+		s.stop()
+		late := s.defs
+		s.defs = nil
+		runs := 0
+		s.wrap = func(st kv.Store) kv.Store {
+			return hookedStore{st, func() {
+				if runs++; runs == 2 { // the store runs every closure again
+					_ = s.engine.Register(late...)
+					settle()
+				}
+			}}
+		}
+		s.boot()
+		pass(2 * time.Minute)
+		s.wantStatus(id, machine.Completed)
+		if got := s.events(); got != "run.held run.completed" {
+			t.Errorf("the feed has %s", got)
+		}
+	})
+}
+
+// A run that is held for a reason of its own keeps it while its definition is away.
+func TestAHoldOutlivesTheWantOfADefinition(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"lost"}
+		f := s.failed(ErrNeedsPerson)
+		s.stop()
+		back := s.defs
+		s.defs = nil
+		s.boot()
+		settle()
+		var e *machine.Error
+		if err := s.act(machine.MarkDone, f.Run, "charge"); !errors.As(err, &e) {
+			t.Errorf("an act without the definition: %v", err)
+		}
+		if err := s.engine.Signal(s.Context(), Signal{Run: f.Run, Step: "charge"}); !errors.Is(err, ErrInput) {
+			t.Errorf("a signal without the definition: %v", err)
+		}
+		err := s.store.Update(s.Context(), func(w kv.Writer) error {
+			c, err := s.engine.edit(w, f.Run)
+			return errors.Join(err, c.save())
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := s.wantStatus(f.Run, machine.Held); v.State.Hold != machine.HoldUnknown {
+			t.Errorf("held for %s", v.State.Hold)
+		}
+		if err := s.engine.Register(back...); err != nil {
+			t.Fatal(err)
+		}
+		s.mustAct(machine.MarkDone, f.Run, "charge")
+		settle()
+		s.wantStatus(f.Run, machine.Completed)
+	})
+}
+
+// What was selected is looked at again in the transaction that acts: meanwhile a
+// person has solved it.
+func TestABulkActSparesWhatIsNoLongerSelected(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"lost"}
+		s.plan["order"] = []string{"always", "retry=1h"}
+		f := s.failed(ErrNeedsPerson)
+		s.stop()
+		listed := false
+		s.wrap = func(st kv.Store) kv.Store {
+			return hookedView{st, func() {
+				if listed {
+					listed = false
+					s.mustAct(machine.MarkDone, f.Run, "charge")
+					settle()
+				}
+			}}
+		}
+		s.boot()
+		settle()
+		listed = true
+		got, err := s.engine.OperateAll(s.Context(), Bulk{Statuses: []machine.Status{machine.Held}},
+			Act{Verb: machine.Cancel, Actor: "ann", Reason: "all that are held"})
+		if err != nil || len(got.Acted)+len(got.Refused) > 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		s.wantStatus(f.Run, machine.Running)
+	})
+}
+
+// hookedView runs a function after every View.
+type hookedView struct {
+	kv.Store
+	after func()
+}
+
+func (h hookedView) View(ctx context.Context, fn func(kv.Reader) error) error {
+	defer h.after()
+	return h.Store.View(ctx, fn)
 }

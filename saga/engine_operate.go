@@ -61,6 +61,11 @@ func (e *Engine) Operate(ctx context.Context, id string, a Act) (v *RunView, err
 
 // OperateTx is [Engine.Operate] in the caller's transaction.
 func (e *Engine) OperateTx(w kv.Writer, id string, a Act) (*RunView, error) {
+	return e.operate(w, id, a, nil)
+}
+
+// operate acts on the run if it is still one of those that were selected.
+func (e *Engine) operate(w kv.Writer, id string, a Act, of *Query) (*RunView, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
@@ -68,7 +73,7 @@ func (e *Engine) OperateTx(w kv.Writer, id string, a Act) (*RunView, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c == nil {
+	if c == nil || of != nil && !of.selects(c.r) {
 		return nil, ErrNoRun
 	}
 	if a.Revision != 0 && a.Revision != c.r.rev {
@@ -151,6 +156,7 @@ func (e *Engine) Rerun(ctx context.Context, id string, a Act) (Started, error) {
 		out = b.started
 		return c.audit("rerun", a)
 	})
+	e.inDoubt(ctx, err)
 	return out, err
 }
 
@@ -187,28 +193,34 @@ type BulkResult struct {
 var errDry = errors.New("saga: a dry run")
 
 // OperateAll carries out an act on all selected runs, each in a transaction of its
-// own. Runs that have ended are neither offered nor counted. After an error the
-// result says what was done so far.
+// own. Runs that have ended are neither offered nor counted, nor are those that are
+// no longer what was selected when their turn comes. Act.Revision must be 0. After an
+// error the result says what was done so far.
 func (e *Engine) OperateAll(ctx context.Context, b Bulk, a Act) (BulkResult, error) {
 	out := BulkResult{Refused: map[string]string{}}
 	if err := a.check(); err != nil {
 		return out, err
 	}
+	if a.Revision != 0 {
+		return out, &InputError{Field: "revision", Problem: "is that of one run; leave it out"}
+	}
 	if b.Limit <= 0 {
 		b.Limit = 1000
 	}
+	q, _ := b.query()
 	ids, next, err := e.selectOpen(ctx, b)
 	if err != nil {
 		return out, err
 	}
 	for _, id := range ids {
 		err := e.store.Update(ctx, func(w kv.Writer) error {
-			_, err := e.OperateTx(w, id, a)
+			_, err := e.operate(w, id, a, &q)
 			if err == nil && b.DryRun {
 				return errDry
 			}
 			return err
 		})
+		e.inDoubt(ctx, err)
 		var state *machine.Error
 		var input *InputError
 		switch {

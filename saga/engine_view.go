@@ -202,6 +202,19 @@ func (e *Engine) forget(id string, wake chan struct{}) {
 	}
 }
 
+// notifyAll has everybody who waits look again.
+func (e *Engine) notifyAll() {
+	e.mu.Lock()
+	waiting := e.waiters
+	e.waiters = map[string][]chan struct{}{}
+	e.mu.Unlock()
+	for _, of := range waiting {
+		for _, c := range of {
+			close(c)
+		}
+	}
+}
+
 // notify wakes who waits for the run.
 func (e *Engine) notify(id string) {
 	e.mu.Lock()

@@ -65,10 +65,10 @@ func (e *Engine) openPage(ctx context.Context, r kv.Range) (page []openRun, err 
 }
 
 // release lets a run go on that was held for want of its definition.
-func (e *Engine) release(ctx context.Context, id string) {
-	err := e.store.Update(ctx, func(w kv.Writer) error {
+func (e *Engine) release(id string) {
+	_ = e.persist("let a held run go on", id, func(w kv.Writer) error { // it is logged
 		c, err := e.edit(w, id)
-		if err != nil || c == nil || c.reg == nil {
+		if err != nil || c == nil || c.reg == nil || c.r.state.Hold != machine.HoldDefinition {
 			return err
 		}
 		if err := c.apply(machine.Event{Kind: machine.Wake}); err != nil {
@@ -76,9 +76,6 @@ func (e *Engine) release(ctx context.Context, id string) {
 		}
 		return c.save()
 	})
-	if err != nil {
-		e.cfg.Logger.Error("saga: a held run cannot go on", "run", id, "error", err)
-	}
 }
 
 // correct opens the run that undoes a success that became known too late, once.
