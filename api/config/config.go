@@ -7,14 +7,17 @@ import (
 
 // Config are all settings. The tags are its schema: key is the name in the
 // file, default the value when nothing is said, min, max and oneof bound it,
-// reload says that a running program takes over a change. Treat it as read
-// only.
+// reload says that a running program takes over a change, path that a relative
+// one is seen from the folder of the file that it stands in. Treat it as read only.
 type Config struct {
 	// Listen is the address of the API, host:port. Without a host it is every
 	// address of the machine.
 	Listen string `default:"127.0.0.1:8080" key:"listen"`
-	// Data is the folder of the store; it is made when it is not there.
-	Data string `default:"./onced-data" key:"data"`
+	// Data is the folder of the store; it is made when it is not there. A relative
+	// one, and the default, is in the folder of the configuration file, so that it is
+	// the same wherever the program is started; one of a variable or a flag, and
+	// without a file, in the working directory.
+	Data string `default:"./onced-data" key:"data" path:"yes"`
 	// PublicURL is the base under which others reach the API: callback URLs begin
 	// with it. Empty means http:// and the address that is listened at; see
 	// [Config.Base].
@@ -66,7 +69,7 @@ type Claims struct {
 type Sagas struct {
 	// Definitions are files with definitions, or folders with files that end in
 	// .yaml, .yml or .json. They are trusted: their calls may go to any host.
-	Definitions []string `key:"definitions" reload:"yes"`
+	Definitions []string `key:"definitions" path:"yes" reload:"yes"`
 	// Retention is how long a run is kept after its end. Its business key stays
 	// taken for ever.
 	Retention time.Duration `default:"720h" key:"retention" max:"87600h" min:"1h"`
@@ -85,10 +88,10 @@ type Sagas struct {
 // SagasTLS are files in PEM for the calls of sagas.
 type SagasTLS struct {
 	// CAFile holds certificates of authorities that are trusted beside the system's.
-	CAFile string `key:"ca_file"`
+	CAFile string `key:"ca_file" path:"yes"`
 	// CertFile and KeyFile are the certificate that calls show; both or none.
-	CertFile string `key:"cert_file"`
-	KeyFile  string `key:"key_file"`
+	CertFile string `key:"cert_file" path:"yes"`
+	KeyFile  string `key:"key_file"  path:"yes"`
 }
 
 // HTTP are the limits of the servers, the same for each address.
@@ -109,6 +112,12 @@ type HTTP struct {
 	// MaxHeader and MaxBody bound a request; routes may set their own MaxBody.
 	MaxHeader Bytes `default:"64KiB" key:"max_header" max:"1MiB"  min:"4KiB"`
 	MaxBody   Bytes `default:"1MiB"  key:"max_body"   max:"12MiB" min:"1KiB"`
+	// MaxGuarded bounds the requests with a key that are under way at a time, and
+	// MaxGuardedBytes the bytes of their bodies and of the answers to them: what does
+	// not fit is answered 503 before anything is claimed. Memory for a moment is about
+	// three times that. It has to hold the largest body of any route.
+	MaxGuarded      int   `default:"1024"   key:"max_guarded"       max:"1000000" min:"1"`
+	MaxGuardedBytes Bytes `default:"128MiB" key:"max_guarded_bytes" min:"1MiB"`
 	// MaxConnections bounds the connections open at a time, of each address.
 	MaxConnections int `default:"4096" key:"max_connections" max:"1000000" min:"1"`
 	// TrustedProxies are the networks (10.0.0.0/8) or addresses whose

@@ -502,7 +502,7 @@ func TestWarningBeyondThisMachine(t *testing.T) {
 		"127.0.0.1:80": false, "127.9.9.9:80": false, "[::1]:80": false, "localhost:80": false,
 		"[::ffff:127.0.0.1]:80": false,
 	} {
-		if l := mustLoad(t, "listen: \""+addr+"\"\n"); (len(l.Warnings) > 0) != warns {
+		if l := mustLoad(t, "routes: []\nlisten: \""+addr+"\"\n"); (len(l.Warnings) > 0) != warns {
 			t.Errorf("%s: %v", addr, l.Warnings)
 		}
 	}
@@ -712,7 +712,7 @@ func TestRemarks(t *testing.T) {
 		!strings.Contains(l.Warnings[0].String(), "drain_timeout, which is 25s") {
 		t.Errorf("%v", l.Warnings)
 	}
-	if len(l.Notes) != 1 || l.Notes[0].Key != "routes[0]" ||
+	if len(l.Notes) != 2 || l.Notes[0].Key != "routes[0]" ||
 		!strings.Contains(l.Notes[0].String(), "add name: pay-charges") {
 		t.Errorf("%v", l.Notes)
 	}

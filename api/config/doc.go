@@ -14,6 +14,8 @@
 //     nobody knows is an error, for a mistyped limit is a limit that is not
 //     there. Variables such as ONCED_PORT and ONCED_SERVICE_HOST, which clusters
 //     set for a service called onced, are passed over.
+//   - A relative path in the file, and the default of data, is seen from the folder of
+//     the file; one of a variable or a flag from the working directory.
 //   - All problems are found in one go. Each names file, line, column, key,
 //     value, what is allowed and what to do. No text shows a secret.
 //   - [Load] gives out a whole Config or an error, never a part. [Merge] takes

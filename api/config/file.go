@@ -221,6 +221,9 @@ func (l *loader) sections(n *yaml.Node, v reflect.Value, path string) {
 		return
 	}
 	v.SetZero()
+	if len(n.Content) == 0 {
+		l.origins[path] = l.at(n) // somebody means it
+	}
 	for i, item := range n.Content {
 		p := fmt.Sprintf("%s[%d]", path, i)
 		s := reflect.New(v.Type().Elem()).Elem()
@@ -349,7 +352,11 @@ func (l *loader) secret(g given) (string, bool) {
 		l.add(problem)
 		return "", false
 	}
-	text, err := l.readFile(g.text)
+	name := g.text
+	if g.at.Kind == FromFile {
+		name = l.beside(name)
+	}
+	text, err := l.readFile(name)
 	switch {
 	case err != nil:
 		problem.Text, problem.Remedy = "cannot be read: "+reason(err),

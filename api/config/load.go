@@ -50,7 +50,8 @@ type Source struct {
 // Loaded is a Config and how it came to be.
 type Loaded struct {
 	Config *Config
-	// File is the file that was read, empty when there was none.
+	// File is the file that was read, empty when there was none. Relative paths in it
+	// have been resolved against its folder.
 	File string
 	// Origins are where values come from, by their path; what is not there is a
 	// default.
@@ -97,6 +98,7 @@ func (l *loader) gather(src Source) {
 	l.readConfigFile(src.File)
 	l.readEnv()
 	l.readFlags(src.Flags)
+	l.resolvePaths()
 }
 
 // loader collects a Config and its problems.
@@ -109,6 +111,7 @@ type loader struct {
 	notes    []Problem
 
 	file string // the file's name, once there is one
+	near string // a file that may have been meant, when none was named
 	env  map[string]string
 	read func(name string) ([]byte, error)
 	// noSecrets is [Source.NoSecrets].
@@ -136,6 +139,9 @@ func (l *loader) readConfigFile(name string) {
 		name, at, optional = DefaultFile, Origin{Kind: FromFile, Name: DefaultFile}, true
 	}
 	text, err := l.readFile(name)
+	if optional {
+		l.near = l.nearFile()
+	}
 	switch {
 	case optional && errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -144,6 +150,47 @@ func (l *loader) readConfigFile(name string) {
 	default:
 		l.parseFile(name, text)
 	}
+}
+
+// nearFiles are names that people give to what should be called [DefaultFile].
+var nearFiles = []string{"onced.yml", "onced.yaml.txt", ".onced.yaml", "onced.json", "config.yaml", "config.yml"}
+
+// nearFile is a file beside the default one that may have been meant.
+func (l *loader) nearFile() string {
+	for _, name := range nearFiles {
+		if _, err := l.read(name); err == nil {
+			return name
+		}
+	}
+	return ""
+}
+
+// beside is a path of the file as it is seen from the working directory.
+func (l *loader) beside(name string) string {
+	dir := filepath.Dir(l.file)
+	if name == "" || dir == "." || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
+}
+
+// resolvePaths makes relative paths, of the file and of defaults, those from the
+// folder of the file. Whoever starts onced elsewhere with the same file would get
+// another, empty store otherwise.
+func (l *loader) resolvePaths() {
+	eachLeaf(l.root, "", func(path string, f field, v reflect.Value) {
+		if kind := l.originOf(path).Kind; !f.path || kind != FromFile && kind != FromDefault {
+			return
+		}
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(l.beside(v.String()))
+		default:
+			for i := range v.Len() {
+				v.Index(i).SetString(l.beside(v.Index(i).String()))
+			}
+		}
+	})
 }
 
 // readFile reads a file with the limit on its size.

@@ -100,3 +100,21 @@ func TestHowAnswersAreRecognised(t *testing.T) {
 		}
 	}
 }
+
+func TestGuardedBytesHoldTheLargestBody(t *testing.T) {
+	const route = "routes:\n- {path: /x, upstream: http://h, max_body: MAX, key: KEY}\n"
+	for _, c := range []struct{ bytes, max, key, want string }{
+		{"1MiB", "960KiB", "required", ""},
+		{"1MiB", "961KiB", "optional", "routes[0].max_body, which is 961KiB"},
+		{"1MiB", "961KiB", "ignore", ""},
+		{"1MiB", "0", "required", "http.max_body, which is 1MiB"},
+		{"1088KiB", "0", "required", ""},
+		{"128MiB", "12MiB", "required", ""},
+	} {
+		_, err := load("http: {max_guarded_bytes: " + c.bytes + "}\n" +
+			strings.NewReplacer("MAX", c.max, "KEY", c.key).Replace(route))
+		if (err == nil) != (c.want == "") || !strings.Contains(fmt.Sprint(err), c.want) && err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type field struct {
 	max    string
 	oneof  []string
 	reload bool
+	path   bool // it names files
 }
 
 var (
@@ -42,7 +43,7 @@ func fieldsOf(t reflect.Type) []field {
 		fields = append(fields, field{
 			key: f.Tag.Get("key"), index: i, typ: f.Type, def: f.Tag.Get("default"),
 			min: f.Tag.Get("min"), max: f.Tag.Get("max"), oneof: strings.Fields(f.Tag.Get("oneof")),
-			reload: f.Tag.Get("reload") == "yes",
+			reload: f.Tag.Get("reload") == "yes", path: f.Tag.Get("path") == "yes",
 		})
 	}
 	return fields

@@ -90,26 +90,9 @@ func (l *loader) validate(c *Config) {
 	}
 	l.validateSagas(c)
 	l.validateRoutes(c.Routes)
+	l.guarded(c)
+	l.ownAddresses(c)
 	l.remarks(c)
-}
-
-// remarks says what is allowed and may surprise.
-func (l *loader) remarks(c *Config) {
-	for i := range c.Routes {
-		r, path := &c.Routes[i], fmt.Sprintf("routes[%d]", i)
-		if drain := c.HTTP.DrainTimeout; r.Key != "ignore" && r.Timeout > drain {
-			l.warnings = append(l.warnings, Problem{Origin: l.originOf(path + ".timeout"),
-				Key: path + ".timeout", Value: formatDuration(r.Timeout),
-				Text: "is longer than http.drain_timeout, which is " + formatDuration(drain) +
-					": a stop of onced leaves the outcome of slower requests unknown",
-				Remedy: "shorten it, or give http.drain_timeout and the supervisor more time"})
-		}
-		if _, named := l.origins[path+".name"]; !named && r.Name != "" {
-			l.notes = append(l.notes, Problem{Origin: l.originOf(path), Key: path,
-				Text:   "has its name, " + r.Name + ", from its path, and its keys are kept under that name",
-				Remedy: "before the path changes, add name: " + r.Name})
-		}
-	}
 }
 
 // ParseNetwork reads a network or a single address.
