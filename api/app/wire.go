@@ -9,10 +9,12 @@ import (
 	"onced/api"
 	"onced/api/auth"
 	"onced/api/config"
+	"onced/api/problem"
 	"onced/api/proxy"
 	"onced/kv/claim"
 	"onced/kv/feed"
 	"onced/saga"
+	"onced/saga/idemhttp"
 )
 
 // parts are what the handlers are made of. This file is where the packages of
@@ -23,7 +25,9 @@ type parts struct {
 	auth  *auth.Service
 	sagas *sagas
 
-	unsaved saga.Unsaved // outlives the proxies of reloads
+	// These outlive the proxies of reloads.
+	unsaved saga.Unsaved
+	guarded *idemhttp.Limit
 
 	api     http.Handler
 	metrics http.Handler
@@ -33,7 +37,8 @@ type parts struct {
 // newParts makes the parts over the store of a, with the definitions of the files.
 func newParts(ctx context.Context, a *App, definitions []definitionFile) (*parts, error) {
 	o, c := a.o, a.o.Loaded.Config
-	p := &parts{feed: feed.New(feed.Config{Rand: o.Rand})}
+	p := &parts{feed: feed.New(feed.Config{Rand: o.Rand}),
+		guarded: idemhttp.NewLimit(c.HTTP.MaxGuarded, int64(c.HTTP.MaxGuardedBytes))}
 	var err error
 	p.book, err = claim.New(ctx, a.store, claim.Config{Retention: c.Claims.Retention,
 		MaxResult: int(c.Claims.MaxResult), Rand: o.Rand, Feed: p.feed, Observer: a.metrics})
@@ -108,6 +113,7 @@ func (p *parts) newProxy(a *App, c *config.Config) (*proxy.Proxy, error) {
 		MaxBody: int64(c.HTTP.MaxBody), BodyTime: c.HTTP.ReadTimeout,
 		ClientIP: ip, Trusted: trustedPeer(c.HTTP.TrustedProxies), OnRoute: api.SetRoute,
 		Observer: a.metrics, Clock: a.o.Clock, Logger: a.o.Logger, Unsaved: &p.unsaved,
+		Limit: p.guarded,
 	}
 	if a.tracer != nil {
 		cfg.Tracer, cfg.TraceSend = a.tracer, a.tracer.Send
@@ -118,7 +124,12 @@ func (p *parts) newProxy(a *App, c *config.Config) (*proxy.Proxy, error) {
 // principal is the account whose token a request to a route carries.
 func (p *parts) principal(ip func(*http.Request) netip.Addr) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
-		who, err := api.Authorize(r, p.auth, ip(r), auth.ClaimsOwn)
+		who, err := api.Authorize(r, p.auth, ip(r), auth.RequestsSend)
+		if who.Role != "" && !who.Can(auth.RequestsSend) {
+			err = problem.New(problem.Forbidden, "routes take the token of a client: a key belongs to the account "+
+				"of its token, and what another account has paid would be paid once more under this one; "+
+				"onced token create NAME makes one, with --principal=ACCOUNT for an account that exists")
+		}
 		return who.Principal, err
 	}
 }

@@ -47,6 +47,7 @@ type Metrics struct {
 	claimEvents *prometheus.CounterVec
 	upstream    *prometheus.CounterVec
 	upstreamDur *prometheus.HistogramVec
+	busy        *prometheus.CounterVec
 	runs        *prometheus.CounterVec
 	steps       *prometheus.CounterVec
 	stepTime    *prometheus.HistogramVec
@@ -82,6 +83,7 @@ func New(cfg Config) *Metrics {
 	m.upstream, m.upstreamDur = b.counters(nameUpstream), b.histograms(nameUpstreamDur)
 	m.runs, m.steps, m.stepTime = b.counters(nameRuns), b.counters(nameSteps), b.histograms(nameStepTime)
 	m.credentials = b.counters(nameCredentials).WithLabelValues()
+	m.busy = b.counters(nameBusy)
 	m.commits = b.counters(nameCommits)
 	m.commitTime = b.histograms(nameCommitTime).WithLabelValues()
 	m.commitCalls = b.histograms(nameCommitCalls).WithLabelValues()
@@ -196,6 +198,9 @@ func (m *Metrics) UpstreamDone(route, outcome string, took time.Duration) {
 	m.upstream.WithLabelValues(name, in(outcomes, outcome)).Inc()
 	m.upstreamDur.WithLabelValues(name).Observe(took.Seconds())
 }
+
+// GuardedRefused reports one request with a key for which there was no room.
+func (m *Metrics) GuardedRefused(route string) { m.busy.WithLabelValues(m.routes.name(route)).Inc() }
 
 // Commit describes one ended commit. It has the fields of group.Commit, so that
 // one converts to the other.

@@ -145,6 +145,8 @@ func full(t *testing.T) *metrics.Metrics {
 	for _, outcome := range []string{"done", "refused", "retry", "unknown", "dial tcp 10.0.0.1:9000"} {
 		m.UpstreamDone("v1-charges", outcome, time.Millisecond)
 		m.UpstreamDone("http://10.0.0.1", outcome, time.Millisecond)
+		m.GuardedRefused("v1-charges")
+		m.GuardedRefused("http://10.0.0.1")
 	}
 	m.CommitDone(metrics.Commit{Calls: 3, Changes: 4, Bytes: 5, Took: time.Millisecond})
 	m.CommitDone(metrics.Commit{Err: errors.New("input/output error on /data/4242")})

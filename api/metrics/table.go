@@ -113,6 +113,7 @@ const (
 	nameSteps       = "onced_saga_steps_total"
 	nameStepTime    = "onced_saga_step_duration_seconds"
 	nameCredentials = "onced_saga_credentials_refused_total"
+	nameBusy        = "onced_proxy_busy_total"
 	nameCommits     = "onced_kv_commits_total"
 	nameCommitTime  = "onced_kv_commit_duration_seconds"
 	nameCommitCalls = "onced_kv_commit_calls"
@@ -159,6 +160,9 @@ func Table() []Metric {
 			Help: "Calls of upstreams, by what became of them."},
 		{Name: nameUpstreamDur, Type: Histogram, Labels: []Label{named}, buckets: requestBuckets,
 			Help: "Time of a call of an upstream, to the end of its answer."},
+		{Name: nameBusy, Type: Counter, Labels: []Label{named},
+			Help: "Requests with a key that were answered 503 busy: http.max_guarded or " +
+				"http.max_guarded_bytes was reached."},
 
 		{Name: nameRuns, Type: Counter, Labels: []Label{definition, set("outcome", runOutcomes)},
 			Help: "Runs of sagas by what they came to, once for each time. Compensating means that the " +

@@ -43,8 +43,8 @@ func searched(t *testing.T, yaml, body string) (*setup, *wire) {
 			}
 			status, text = "201 Created", "sent again"
 		}
-		_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-			status, len(text), text)
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\n\r\n%s", status, len(text), text)
 	})
 	clock := claimClock{at: time.Unix(1_000_000, 0)}
 	s := setupOn(t, clock.store(), routesOf(t, yaml, w.url()))

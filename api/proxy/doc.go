@@ -43,8 +43,9 @@
 // # What is not
 //
 //   - Guarded requests and their answers are held in memory, the answer up to
-//     max_response. Of a longer one the first client gets everything, and replays
-//     get the same status with a problem result_too_large. Trailers of guarded
+//     max_response and as long as Config.Limit has room. Of a longer one the first
+//     client gets everything, and replays get the same status with a problem
+//     result_too_large. Trailers of guarded
 //     requests are dropped, those of answers are kept.
 //   - Informational answers (1xx) of guarded requests are dropped. Those of requests
 //     that pass through are passed on.

@@ -78,7 +78,7 @@ func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.R
 			Cause: fmt.Sprintf("the service behind answered %d: it does not accept onced's credentials",
 				resp.StatusCode)})
 	}
-	out, err := rt.receive(resp, cancel)
+	out, err := rt.receive(x, resp, cancel)
 	if err != nil {
 		cancel()
 		_ = resp.Body.Close() // it is broken
@@ -150,7 +150,9 @@ var (
 
 // receive takes in an answer. cancel ends the request; it is called when the
 // whole answer is there, or with the rest of one that is too long to hold.
-func (rt *route) receive(resp *http.Response, cancel context.CancelFunc) (*idemhttp.Response, error) {
+func (rt *route) receive(
+	x *idemhttp.Exchange, resp *http.Response, cancel context.CancelFunc,
+) (*idemhttp.Response, error) {
 	if resp.StatusCode < 200 || resp.StatusCode > 599 {
 		return nil, errStatus
 	}
@@ -158,12 +160,12 @@ func (rt *route) receive(resp *http.Response, cancel context.CancelFunc) (*idemh
 	for _, name := range []string{"Request-Id", idemhttp.ReplayedHeader, idemhttp.OutcomeHeader} {
 		out.Header.Del(name) // they are ours to say
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(rt.keep)+1))
+	body, whole, err := rt.hold(x, resp)
 	if err != nil {
 		return nil, errors.Join(errBrokeOff, err)
 	}
 	out.Body = body
-	if len(body) > rt.keep {
+	if !whole {
 		out.Rest = &rest{ReadCloser: resp.Body, cancel: cancel}
 		return out, nil
 	}
@@ -171,6 +173,44 @@ func (rt *route) receive(resp *http.Response, cancel context.CancelFunc) (*idemh
 	cancel()
 	out.Trailer = resp.Trailer
 	return out, nil
+}
+
+// firstRead is how much of a body without a length is read at first, in bytes.
+const firstRead = 2 << 10
+
+// hold reads the body of an answer as far as it is kept, or as there is room for it.
+// whole says that nothing is left.
+func (rt *route) hold(x *idemhttp.Exchange, resp *http.Response) (body []byte, whole bool, err error) {
+	size := firstRead
+	if resp.ContentLength >= 0 {
+		size = int(min(resp.ContentLength, int64(rt.keep)+1))
+	}
+	if size > idemhttp.ResponseRoom && !x.Room(size) {
+		size = idemhttp.ResponseRoom
+	}
+	buf := make([]byte, 0, size)
+	for {
+		switch {
+		case len(buf) > rt.keep:
+			return buf, false, nil
+		case int64(len(buf)) == resp.ContentLength:
+			return buf, true, nil
+		case len(buf) == cap(buf):
+			more := min(2*cap(buf), rt.keep+1)
+			if more > idemhttp.ResponseRoom && !x.Room(more) {
+				return buf, false, nil
+			}
+			buf = append(make([]byte, 0, more), buf...)
+		}
+		n, err := resp.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) {
+			return buf, len(buf) <= rt.keep, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
 }
 
 // rest is the end of a long answer.

@@ -400,6 +400,12 @@ func (o *outcomes) UpstreamDone(_, outcome string, _ time.Duration) {
 	o.got = append(o.got, outcome)
 }
 
+func (o *outcomes) GuardedRefused(route string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, "busy at "+route)
+}
+
 func (o *outcomes) all() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

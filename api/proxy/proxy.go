@@ -43,6 +43,9 @@ type Config struct {
 	// OnRoute is told the name of the route that a request has, for logs; nil is
 	// nobody. It is called by the goroutine that serves the request.
 	OnRoute func(ctx context.Context, name string)
+	// Limit bounds the guarded requests under way, of all routes together; nil is no
+	// limit. Give a Proxy that of the Proxy that it replaces.
+	Limit *idemhttp.Limit
 	// Unsaved remembers outcomes that could not be stored, by the route's name and
 	// the key. Give a Proxy the one of the Proxy that it replaces: without it their
 	// keys stay taken until the next start. Nil forgets with the Proxy.
@@ -71,6 +74,8 @@ type Observer interface {
 	// Route is its route's name; outcome is that of saga.Outcome, or
 	// OutcomeCredentials.
 	UpstreamDone(route, outcome string, took time.Duration)
+	// GuardedRefused reports one guarded request for which there was no room.
+	GuardedRefused(route string)
 }
 
 // Proxy serves the routes. It is safe for concurrent use.

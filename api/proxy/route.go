@@ -73,6 +73,8 @@ func (rt *route) settings() idemhttp.Config {
 		MaxBody:      rt.maxBody,
 		BodyTime:     rt.proxy.cfg.BodyTime,
 		MaxResponse:  rt.keep,
+		Limit:        rt.proxy.cfg.Limit,
+		OnBusy:       rt.busy,
 		Classify:     rt.classify,
 		SettlesAfter: rt.SettlesAfter,
 		Timeout:      rt.Timeout,
@@ -156,6 +158,13 @@ func (rt *route) classify(r *idemhttp.Response) saga.Outcome {
 		return saga.OutcomeRetry
 	}
 	return saga.OutcomeUnknown
+}
+
+// busy is told of a request for which there was no room.
+func (rt *route) busy(*http.Request) {
+	if o := rt.proxy.cfg.Observer; o != nil {
+		o.GuardedRefused(rt.name)
+	}
 }
 
 // detached is a context with the values of ctx and a limit of its own, which

@@ -436,10 +436,8 @@ func TestIK18_ClientGone(t *testing.T) {
 	})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
+		context.AfterFunc(r.Context(), func() { close(release) }) // when the client has gone
 		h.ServeHTTP(w, r)
-		if r.Context().Err() == nil {
-			t.Error("the client was still there: the test proves nothing")
-		}
 	}))
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -459,7 +457,6 @@ func TestIK18_ClientGone(t *testing.T) {
 		t.Fatal("the client got an answer")
 	}
 	s.CloseClientConnections()
-	close(release)
 	<-done
 	if seen != nil {
 		t.Errorf("the handler's context ended with its client: %v", seen)

@@ -60,6 +60,10 @@ type Config struct {
 	// MaxResponse is the largest body of a response that is kept, in bytes; 0 means
 	// DefaultMaxResponse. It has to fit into the claims' MaxResult.
 	MaxResponse int
+	// Limit bounds the guarded requests under way; nil is no limit. OnBusy is told of
+	// each request that it refused; nil is nobody.
+	Limit  *Limit
+	OnBusy func(*http.Request)
 	// DropHeaders are not stored, besides those the package comment names.
 	DropHeaders []string
 
@@ -143,6 +147,10 @@ func (c *Config) problem(claims *claim.Book) (field, problem string) {
 		return "MaxBody", fmt.Sprintf("must not be negative, it is %d", c.MaxBody)
 	case c.BodyTime < 0:
 		return "BodyTime", fmt.Sprintf("must not be negative, it is %v", c.BodyTime)
+	case c.Limit != nil && (c.Limit.maxRequests < 1 || c.Limit.maxBytes < c.MaxBody+ResponseRoom):
+		return "Limit", fmt.Sprintf("is %d requests and %d bytes; no request with a body of MaxBody, %d, and "+
+			"%d for its response would ever be taken: raise it", c.Limit.maxRequests, c.Limit.maxBytes,
+			c.MaxBody, ResponseRoom)
 	case c.MaxResponse < 0:
 		return "MaxResponse", fmt.Sprintf("must not be negative, it is %d", c.MaxResponse)
 	case c.MaxResponse+MaxHead > claims.Machine().MaxResult:

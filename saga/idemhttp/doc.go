@@ -17,6 +17,7 @@
 //	GET, HEAD and whatever Methods lacks      passes through untouched, or 405
 //	key missing, twice, malformed, too long   400, nothing was done
 //	body larger than MaxBody                  413, nothing was done
+//	no room for it in Config.Limit            503 busy with Retry-After, nothing was done
 //	first with its key                        the handler's response
 //	the same again, when that is finished     the stored response, byte for byte, with
 //	                                          Idempotency-Replayed: true
@@ -69,7 +70,7 @@
 // # What is not
 //
 //   - Streaming: request and response are held in memory, up to MaxBody and as
-//     much as the handler writes.
+//     much as the handler writes. Config.Limit bounds the sum over all requests.
 //   - Anything after the retention of claims: the key is then new.
 //
 // # What survives a crash

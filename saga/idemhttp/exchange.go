@@ -29,6 +29,7 @@ type Exchange struct {
 	fingerprint [32]byte
 	performed   bool      // by this call
 	answer      *Response // of the perform of this call
+	room        room
 	flight      *flight
 	offered     *notDone // what this call has offered to its flight
 	shared      *notDone // what it got from there
@@ -80,6 +81,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *
 		// A time limit ends the request's context too, with the client still there.
 		return p, p.Code == CodeBadRequest && r.Context().Err() != nil
 	}
+	x.room.arrived(len(body))
 	x.Body = body
 	x.Request = r.WithContext(r.Context())
 	x.Request.Body = io.NopCloser(bytes.NewReader(body))

@@ -58,6 +58,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p == nil {
+		p = h.enter(w, r, x)
+		defer func() { x.room.leave() }()
+	}
+	if p == nil {
 		var gone bool
 		if p, gone = h.read(w, r, x); gone {
 			panic(http.ErrAbortHandler)
@@ -69,6 +73,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	res, err := h.do(r.Context(), x)
 	defer x.answer.close()
+	if res.Value != nil {
+		x.room.grow(int64(len(res.Value.Body)), true)
+	}
 	h.reply(w, r, reply{x: x, res: res, err: err})
 }
 
@@ -96,6 +103,7 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
 		return nil, err
 	}
 	x.answer = resp
+	x.room.grow(int64(len(resp.Body)), true)
 	kept := resp.kept(h.cfg.MaxResponse, h.cfg.DropHeaders)
 	switch h.cfg.Classify(resp) {
 	case saga.OutcomeDone:

@@ -27,6 +27,7 @@ const (
 	CodeStoreFull        Code = "store_full"              // 503: the disk is nearly full
 	CodeStoreStopped     Code = "store_stopped"           // 503: the store takes no more writes
 	CodeUnavailable      Code = "unavailable"             // 503: shutting down
+	CodeBusy             Code = "busy"                    // 503: too much is under way; send again
 	CodeCommitUnknown    Code = "commit_unknown"          // 503: the outcome could not be stored; send again
 	// CodeResultTooLarge has the status of the response itself: the effect stands,
 	// only the body is not there any more.
@@ -56,6 +57,7 @@ var kinds = map[Code]kind{
 		"Free disk space is low; no new work is accepted", 30 * time.Second},
 	CodeStoreStopped: {http.StatusServiceUnavailable, "The store accepts no more writes", 30 * time.Second},
 	CodeUnavailable:  {http.StatusServiceUnavailable, "The service is not available now", time.Second},
+	CodeBusy:         {http.StatusServiceUnavailable, "Too many requests are under way", time.Second},
 	CodeCommitUnknown: {http.StatusServiceUnavailable, "It is not known whether this was stored",
 		time.Second},
 	CodeResultTooLarge: {http.StatusOK, "This has happened, but its response was too large to keep", 0},
