@@ -98,9 +98,9 @@ func viewRun(v *saga.RunView, content bool) *runView {
 		Expired: v.Revision == 0, Parent: v.Parent, Link: v.Link, Labels: v.Labels,
 		CreatedAt: instant(v.Created), UpdatedAt: instant(v.Updated), EndedAt: instant(v.Ended),
 		DeadlineAt: instant(s.Deadline), Undoing: s.Back && !s.Status.Terminal(),
-		Cause: word(s.Cause != machine.CauseNone, s.Cause),
-		Hold:  word(s.Hold != machine.HoldNone, s.Hold), FailedStep: stepName(s, s.Failed),
-		HoldStep: stepName(s, s.HoldStep), Dropped: v.Dropped}
+		Cause: s.Cause.String(), Hold: s.Hold.String(),
+		FailedStep: stepName(s, s.Failed),
+		HoldStep:   stepName(s, s.HoldStep), Dropped: v.Dropped}
 	for _, step := range slices.Sorted(maps.Keys(v.Corrections)) {
 		out.Corrections = append(out.Corrections, correctionView{Step: step, Run: v.Corrections[step]})
 	}
