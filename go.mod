@@ -3,6 +3,7 @@ module onced
 go 1.26.8
 
 require (
+	github.com/expr-lang/expr v1.17.8
 	github.com/labstack/echo/v4 v4.16.5
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"sync"
 	"time"
 
 	"onced/kv"
-	"onced/kv/invariant"
 	"onced/saga"
+	"onced/saga/egress"
 )
 
 // ErrNotFound means that there is no definition of that name, or no such version.
@@ -38,11 +40,15 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
 // Stored is a document as the store keeps it.
 type Stored struct {
+	// Name and Version say which it is, Origin where it comes from, CreatedAt when it
+	// was stored.
 	Name, Version string
 	Origin        Origin
 	CreatedAt     time.Time
 	// Latest says that new runs use this version.
 	Latest bool
+	// Title is for people; Steps describes the steps, and is nil for a version that
+	// this program cannot read. Source is the text.
 	Title  string
 	Steps  []StepInfo
 	Source []byte
@@ -54,11 +60,14 @@ type Stored struct {
 type BookConfig struct {
 	// Engine gets every version registered. Required.
 	Engine *saga.Engine
-	// Deps are what the calls need.
+	// Deps are what the calls need. Required.
 	Deps Deps
 	// Secrets returns the names of the secrets there are, to check documents that are
 	// put; nil means that they are not known.
 	Secrets func() []string
+	// CheckURL says whether a URL of a document that is put may be called; use
+	// [egress.Client.Check]. nil lets all be found out when they are called.
+	CheckURL func(*url.URL, egress.Trust) error
 }
 
 // Book keeps documents by name and version, and registers them with an engine. Make
@@ -66,15 +75,35 @@ type BookConfig struct {
 type Book struct {
 	store kv.Store
 	cfg   BookConfig
+
+	putting sync.Mutex // one put at a time: the last one stored is the last registered
+
+	mu     sync.RWMutex
+	names  map[string]*shelf
+	byFile map[string]bool // names that a file has given since the start
 }
 
-// NewBook returns a book over the store. Call Load before the engine serves.
-func NewBook(s kv.Store, cfg BookConfig) (*Book, error) { return nil, errSoon }
+// shelf are the registered versions of a name.
+type shelf struct {
+	latest   string
+	versions map[string]*Document
+}
+
+// NewBook returns a book over the store. Call Load before the engine serves. It fails
+// when the configuration is not complete.
+func NewBook(s kv.Store, cfg BookConfig) (*Book, error) {
+	if s == nil || cfg.Engine == nil || cfg.Deps.Caller == nil {
+		return nil, errors.New("definition: NewBook needs a store, BookConfig.Engine and BookConfig.Deps.Caller")
+	}
+	return &Book{store: s, cfg: cfg, names: map[string]*shelf{}, byFile: map[string]bool{}}, nil
+}
 
 // Failed is a stored version that cannot be used by this program.
 type Failed struct {
+	// Name and Version say which it is.
 	Name, Version string
-	Err           error
+	// Err says why.
+	Err error
 }
 
 // LoadReport says what [Book.Load] found.
@@ -88,68 +117,189 @@ type LoadReport struct {
 // Load registers all stored versions with the engine, of each name the one that new
 // runs use last. Runs of a version that cannot be read are held, and reported here;
 // the error is the store's. Call it before Engine.Serve.
-func (b *Book) Load(ctx context.Context) (LoadReport, error) { return LoadReport{}, errSoon }
+func (b *Book) Load(ctx context.Context) (LoadReport, error) {
+	b.putting.Lock()
+	defer b.putting.Unlock()
+	var report LoadReport
+	for x, err := range nameTable.Decode(kv.Pages(ctx, b.store, nameTable.ID(), kv.Range{}, 0)) {
+		if err != nil {
+			return report, err
+		}
+		name := kv.DecodeKey(x.Key).String()
+		if err := b.loadName(ctx, name, x.Value.Latest, &report); err != nil {
+			return report, err
+		}
+	}
+	return report, nil
+}
+
+func (b *Book) loadName(ctx context.Context, name, latest string, report *LoadReport) error {
+	var last *Stored
+	found := false
+	load := func(s Stored) {
+		if err := b.registerStored(s); err != nil {
+			report.Failed = append(report.Failed, Failed{Name: name, Version: s.Version, Err: err})
+			return
+		}
+		report.Versions++
+		found = true
+	}
+	pages := kv.Pages(ctx, b.store, versionTable.ID(), nameKey(name).Range(), 50)
+	for x, err := range versionTable.Decode(pages) {
+		if err != nil {
+			return err
+		}
+		d := kv.DecodeKey(x.Key)
+		s := Stored{Name: d.String(), Version: d.String(), Origin: x.Value.Origin, Source: x.Value.Source}
+		if s.Version == latest {
+			last = &s
+			continue
+		}
+		load(s)
+	}
+	if last != nil {
+		load(*last)
+	}
+	if found {
+		report.Names++
+	}
+	return nil
+}
+
+// registerStored makes a stored version known again. Secrets and hosts are not checked:
+// its runs go on, and say what is missing.
+func (b *Book) registerStored(s Stored) error {
+	d, problems := Parse(s.Source, Options{})
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	return b.register(d, s.Version, s.Origin)
+}
+
+// register makes a version the latest one.
+func (b *Book) register(d *Document, version string, from Origin) error {
+	def, err := d.Compile(Target{Version: version, Origin: from}, b.cfg.Deps)
+	if err != nil {
+		return err
+	}
+	if err := b.cfg.Engine.Register(def); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.names[d.name]
+	if s == nil {
+		s = &shelf{versions: map[string]*Document{}}
+		b.names[d.name] = s
+	}
+	s.latest, s.versions[version] = version, d
+	return nil
+}
 
 // Put stores a document and registers it; new runs use it from then on. The document
 // that new runs use already, from the same origin, is not stored again: created is
 // false then and stored is what there is. Otherwise it is a new version, numbered after
-// the ones before, or named by the document itself.
+// the ones before, or named by the document itself. A version that is named and is
+// there with the same content becomes the one that new runs use again.
+//
+// The same content from another origin is another version, for it has other rights.
+// Runs that have begun keep to theirs.
 //
 // Its errors are [Problems], a [ConflictError] and those of the store. A conflict is
 // other content, or another origin, under a version that is there; and a document from
 // the API under a name that a file has given since the start. When the commit is in
 // doubt (kv.ErrCommitUnknown) call it again.
 func (b *Book) Put(ctx context.Context, src []byte, from Origin) (stored Stored, created bool, err error) {
-	return Stored{}, false, errSoon
-}
-
-// Check is [Book.Put] without storing: it returns what Put would, Version empty when a
-// number would be given. created says that it would be a new version.
-func (b *Book) Check(ctx context.Context, src []byte, from Origin) (stored Stored, created bool, err error) {
-	return Stored{}, false, errSoon
+	return b.put(ctx, "", src, from)
 }
 
 // PutFile is [Book.Put] from a file, whose name the problems carry.
 func (b *Book) PutFile(ctx context.Context, file string, src []byte) (stored Stored, created bool, err error) {
-	return Stored{}, false, errSoon
+	return b.put(ctx, file, src, FromFile)
 }
 
-// Get returns a version, or the latest when version is empty. The error is
-// [ErrNotFound] or the store's.
-func (b *Book) Get(ctx context.Context, name, version string) (Stored, error) {
-	return Stored{}, errSoon
+func (b *Book) put(ctx context.Context, file string, src []byte, from Origin) (Stored, bool, error) {
+	d, err := b.parse(file, src, from)
+	if err != nil {
+		return Stored{}, false, err
+	}
+	b.putting.Lock()
+	defer b.putting.Unlock()
+	if err := b.owned(d, from); err != nil {
+		return Stored{}, false, err
+	}
+	var p plan
+	err = b.store.Update(ctx, func(w kv.Writer) error {
+		next, err := decide(w, d, from)
+		if err == nil {
+			err = next.write(w, d.name)
+		}
+		p = next
+		return err
+	})
+	if err != nil {
+		return Stored{}, false, err
+	}
+	if err := b.register(d, p.version, from); err != nil {
+		return Stored{}, false, err
+	}
+	if from == FromFile {
+		b.mu.Lock()
+		b.byFile[d.name] = true
+		b.mu.Unlock()
+	}
+	return p.stored(d), p.create, nil
 }
 
-// List returns the latest version of each name in the order of names, at most limit (0
-// means 100, at most 500), beginning after the given name. Source is left out.
-func (b *Book) List(ctx context.Context, after string, limit int) ([]Stored, error) {
-	return nil, errSoon
+// Check is [Book.Put] without storing: it returns what Put would. created says that it
+// would be a new version.
+func (b *Book) Check(ctx context.Context, src []byte, from Origin) (stored Stored, created bool, err error) {
+	d, err := b.parse("", src, from)
+	if err != nil {
+		return Stored{}, false, err
+	}
+	if err := b.owned(d, from); err != nil {
+		return Stored{}, false, err
+	}
+	var p plan
+	err = b.store.View(ctx, func(rd kv.Reader) error {
+		next, err := decide(rd, d, from)
+		p = next
+		return err
+	})
+	if err != nil {
+		return Stored{}, false, err
+	}
+	return p.stored(d), p.create, nil
 }
 
-// Versions returns versions of a name, the newest first, at most limit (0 means 100, at
-// most 500), of those before the given position; before 0 begins at the newest. next is
-// the position to go on from, 0 at the end. Source is left out. The error is
-// [ErrNotFound] or the store's.
-func (b *Book) Versions(ctx context.Context, name string, before uint64, limit int) (
-	versions []Stored, next uint64, err error,
-) {
-	return nil, 0, errSoon
+func (b *Book) parse(file string, src []byte, from Origin) (*Document, error) {
+	o := Options{File: file}
+	if b.cfg.Secrets != nil {
+		if o.Secrets = b.cfg.Secrets(); o.Secrets == nil {
+			o.Secrets = []string{}
+		}
+	}
+	d, problems := Parse(src, o)
+	if len(problems) == 0 && b.cfg.CheckURL != nil {
+		problems = d.CheckURLs(from, b.cfg.CheckURL)
+	}
+	return d, problems.Err()
 }
 
-// Document returns a version as it is registered, the latest when version is empty; nil
-// when it is not.
-func (b *Book) Document(name, version string) *Document { return nil }
-
-// Prepare checks the input of a start against the document that it would use, adds the
-// labels and fixes the version. A definition that is not the book's is left alone. Its
-// error is a [saga.InputError].
-func (b *Book) Prepare(req *saga.StartRequest) error { return errSoon }
-
-// ReadSignal is [Document.ReadSignal] for a run's definition and version; ok is false
-// when that is not the book's.
-func (b *Book) ReadSignal(name, version, step string, body []byte) (s saga.Signal, clear, ok bool, err error) {
-	return saga.Signal{}, false, false, errSoon
+// owned refuses to let the API change what the operator's files say.
+func (b *Book) owned(d *Document, from Origin) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if from != FromFile && b.byFile[d.name] {
+		return &ConflictError{Name: d.name,
+			Problem: "is given by a file of the configuration; change the file, or post it under another name"}
+	}
+	return nil
 }
 
-// Rules returns what is true of the definitions of a store at every commit.
-func Rules() []invariant.Rule { return nil }
+// stored is what was decided, as it is shown.
+func (p *plan) stored(d *Document) Stored {
+	return Stored{Name: d.name, Version: p.version, Origin: p.row.Origin, CreatedAt: p.row.Created, Latest: true,
+		Title: p.row.Title, Steps: d.steps, Source: p.row.Source, Digest: p.row.Digest}
+}

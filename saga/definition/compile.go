@@ -2,8 +2,14 @@ package definition
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
 
 	"onced/saga"
+	"onced/saga/egress"
+	"onced/saga/httpstep"
 )
 
 // Origin says where a document comes from, and so what it may call.
@@ -16,6 +22,14 @@ const (
 	// FromAPI: posted. Its hosts must be public or on the allow-list.
 	FromAPI Origin = "api"
 )
+
+// trust is what an origin may reach; one that is not known may least.
+func (o Origin) trust() egress.Trust {
+	if o == FromFile {
+		return egress.Trusted
+	}
+	return egress.Guarded
+}
 
 // Target says which document and version is compiled, and from where.
 type Target struct {
@@ -47,6 +61,8 @@ type CallbackUse struct {
 // Deps are what the calls of a compiled document need. Its functions are called for
 // every call, concurrently.
 type Deps struct {
+	// Caller makes the calls. Required.
+	Caller *httpstep.Caller
 	// Secret returns the value of a secret now. An error means that the call is not
 	// made; its text is shown to operators and must hold no value. nil means that
 	// there are no secrets.
@@ -56,5 +72,242 @@ type Deps struct {
 	CallbackURL func(use CallbackUse) (string, error)
 }
 
-// Compile makes the definition that an engine runs.
-func (d *Document) Compile(t Target, deps Deps) (*saga.Definition, error) { return nil, errSoon }
+// overhead is what a step may take beyond the time limit of its call, so that the call
+// ends first and can say why.
+const overhead = time.Second
+
+// Compile makes the definition that an engine runs. It fails when a dependency is
+// missing, or the version is no name.
+func (d *Document) Compile(t Target, deps Deps) (*saga.Definition, error) {
+	if deps.Caller == nil {
+		return nil, errors.New("definition: Deps.Caller is missing: use httpstep.New")
+	}
+	def := d.compile(t, deps)
+	return def, def.Err()
+}
+
+func (d *Document) compile(t Target, deps Deps) *saga.Definition {
+	def := saga.New(d.name).Version(t.Version)
+	if d.deadline > 0 {
+		def.Deadline(d.deadline)
+	}
+	for _, s := range d.defs {
+		r := &runner{stepDef: s, target: t, deps: deps}
+		var act, undo any
+		if s.call != nil {
+			act = r.act
+		}
+		if s.undo != nil {
+			undo = r.takeBack
+		}
+		opts := s.options()
+		if s.check != nil {
+			opts = append(opts, saga.Check(r.lookUp))
+		}
+		def.Step(s.name, act, undo, opts...)
+	}
+	return def
+}
+
+// options are those of the engine's step.
+func (d *stepDef) options() (opts []saga.Option) {
+	timeout := time.Duration(0)
+	host := ""
+	for _, c := range []*callDef{d.call, d.undo} {
+		if c == nil {
+			continue
+		}
+		if host == "" {
+			host = c.url.host
+		}
+		limit := c.timeout
+		if limit == 0 {
+			limit = saga.DefaultTimeout
+		}
+		timeout = max(timeout, limit)
+	}
+	if d.check != nil {
+		timeout = max(timeout, d.check.call.timeout)
+	}
+	first, most := d.first, d.most
+	if first == 0 {
+		first = saga.DefaultBackoff
+	}
+	if most == 0 {
+		most = max(saga.DefaultMaxBackoff, first)
+	}
+	for _, o := range []struct {
+		set bool
+		o   saga.Option
+	}{
+		{timeout > 0, saga.Timeout(timeout + overhead)}, {host != "", saga.Host(host)},
+		{true, saga.Backoff(first, most)},
+		{d.attempts > 0, saga.Attempts(d.attempts)}, {d.undoAttempts > 0, saga.UndoAttempts(d.undoAttempts)},
+		{d.keyValidFor > 0, saga.Repeatable(d.keyValidFor)},
+		{d.settlesAfter > 0, saga.SettlesAfter(d.settlesAfter)},
+		{d.undoKeyValidFor > 0, saga.UndoKeyValidFor(d.undoKeyValidFor)},
+		{d.pivot, saga.Pivot()}, {d.irreversible, saga.Irreversible()}, {d.nothing, saga.NothingToUndo()},
+		{d.undoWhenAbsent, saga.UndoWhenAbsent()},
+		{d.await != nil && d.await.limit == 0, saga.AwaitSignal()},
+	} {
+		if o.set {
+			opts = append(opts, o.o)
+		}
+	}
+	if d.await != nil && d.await.limit > 0 {
+		opts = append(opts, saga.AwaitFor(d.await.limit))
+	}
+	return opts
+}
+
+// runner is a step with what its calls need.
+type runner struct {
+	*stepDef
+	target Target
+	deps   Deps
+}
+
+// act makes the call of the step.
+//
+// What goes wrong before the send is "not done". Once the request has left, an
+// expression that fails proves nothing: the effect may stand, so the outcome is
+// unknown, and is looked up, sent again under the same key, or held.
+func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
+	s := r.call.newScope(ctx, c, &r.target, &r.deps)
+	reply, err := r.send(ctx, r.call, s)
+	if err != nil {
+		return nil, err
+	}
+	if r.output == nil {
+		return wholeBody(reply, s), nil
+	}
+	s.take(reply)
+	out, err := r.output.append(nil, s)
+	if err != nil {
+		return nil, reply.Err(httpstep.Unknown, "its reply is unclear: "+err.Error())
+	}
+	if len(out) > saga.MaxData {
+		return nil, reply.Err(httpstep.Unknown, fmt.Sprintf("its output has %d bytes, the limit is %d", len(out),
+			saga.MaxData))
+	}
+	return out, nil
+}
+
+// takeBack makes the call of the undo.
+func (r *runner) takeBack(ctx context.Context, c *saga.Call) error {
+	_, err := r.send(ctx, r.undo, r.undo.newScope(ctx, c, &r.target, &r.deps))
+	return err
+}
+
+// send renders a call, makes it, and says what the reply means.
+func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Reply, error) {
+	req, err := d.request(s, &r.target)
+	if err != nil {
+		return nil, saga.NotDone(fmt.Errorf("the call was not made: %w", err))
+	}
+	reply, err := r.deps.Caller.Ask(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	meaning := d.outcomes.Of(reply.Status)
+	for _, reading := range d.readings {
+		s.take(reply)
+		yes, err := reading.when.condition(s)
+		if err != nil {
+			return nil, reply.Err(httpstep.Unknown, reading.key+" cannot tell: "+err.Error())
+		}
+		if yes {
+			return nil, reply.Err(reading.meaning, reading.key+" holds")
+		}
+	}
+	return reply, reply.Err(meaning, "")
+}
+
+// take shows a reply to the expressions that follow.
+func (s *scope) take(r *httpstep.Reply) {
+	if s.reply == nil {
+		s.reply = replyValue(r, known(s.secrets))
+	}
+	s.work, s.text = 0, 0
+}
+
+// lookUp is look in the form of an option; the input is in the call too.
+func (r *runner) lookUp(ctx context.Context, _ json.RawMessage, _ saga.Doubt) (json.RawMessage, bool, error) {
+	return r.look(ctx, saga.CallOf(ctx))
+}
+
+// look makes the look-up. Only a reply that answers the question counts: one that
+// could not be given, or that two of the conditions claim, tells nothing.
+func (r *runner) look(ctx context.Context, c *saga.Call) (out []byte, found bool, err error) {
+	d := r.check
+	s := d.call.newScope(ctx, c, &r.target, &r.deps)
+	req, err := d.call.request(s, &r.target)
+	if err != nil {
+		return nil, false, saga.NotDone(fmt.Errorf("the look-up was not made: %w", err))
+	}
+	reply, err := r.deps.Caller.Ask(ctx, req)
+	if err != nil {
+		return nil, false, err
+	}
+	if !answers(reply.Status) {
+		return nil, false, reply.Err(httpstep.Unknown, "the look-up was not answered")
+	}
+	s.take(reply)
+	said, err := d.read(s)
+	if err != nil {
+		return nil, false, reply.Err(httpstep.Unknown, "the look-up is unclear: "+err.Error())
+	}
+	switch said {
+	case "refused":
+		return nil, false, reply.Err(httpstep.Refused, "the look-up finds it refused")
+	case "absent":
+		return nil, false, nil
+	}
+	if d.output == nil {
+		return wholeBody(reply, s), true, nil
+	}
+	if out, err = d.output.append(nil, s); err != nil {
+		return nil, false, reply.Err(httpstep.Unknown, "the look-up is unclear: "+err.Error())
+	}
+	return out, true, nil
+}
+
+// answers reports a status with which a callee can say what it knows of the effect.
+func answers(status int) bool {
+	switch status {
+	case 401, 407, 408, 425, 429:
+		return false
+	}
+	return status >= 200 && status < 300 || status >= 400 && status < 500
+}
+
+var (
+	errNothing = errors.New("neither done, refused nor absent holds")
+	errTwo     = errors.New("more than one of done, refused and absent holds")
+)
+
+// read finds the one condition that holds.
+func (d *checkDef) read(s *scope) (string, error) {
+	said := ""
+	for _, c := range []struct {
+		name string
+		x    *expression
+	}{{"done", d.done}, {"refused", d.refused}, {"absent", d.absent}} {
+		if c.x == nil {
+			continue
+		}
+		yes, err := c.x.condition(s)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%s: %w", c.name, err)
+		case yes && said != "":
+			return "", errTwo
+		case yes:
+			said = c.name
+		}
+	}
+	if said == "" {
+		return "", errNothing
+	}
+	return said, nil
+}

@@ -1,20 +1,24 @@
 package definition
 
 import (
-	"errors"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
 
 	"onced/saga"
+	"onced/saga/egress"
 )
 
-// Limits of documents.
-const (
-	// MaxSource is the largest document, in bytes.
-	MaxSource = 256 << 10
-)
+// MaxSource is the largest document, in bytes.
+const MaxSource = 256 << 10
 
 // Options are the settings of [Parse].
 type Options struct {
-	// File is the name that problems are reported under, or empty.
+	// File is the name that problems are reported under, or empty. A name that ends in
+	// .json makes it JSON; else it is either.
 	File string
 	// Secrets are the names of the secrets there are; nil means that they are not
 	// known, and then none is reported as missing.
@@ -27,8 +31,14 @@ type Document struct {
 	name, title, version string
 	source               []byte
 	digest               string
+	deadline             time.Duration
+	input                *typ
+	labels               []namedText
+	defs                 []*stepDef
 	steps                []StepInfo
 	secrets, hosts       []string
+	urls                 []urlAt
+	file                 string
 }
 
 // StepInfo describes a step for people.
@@ -53,7 +63,223 @@ type StepInfo struct {
 // with it at once; the document is nil then. It never panics, and its time and memory
 // are bounded, whatever the bytes are.
 func Parse(src []byte, o Options) (*Document, Problems) {
-	return nil, Problems{{File: o.File, Message: "is not read yet"}}
+	r := &reader{file: o.File, src: src}
+	root := r.read()
+	var d *Document
+	c := &checker{reader: r, secrets: o.Secrets, used: map[string]bool{}}
+	if root != nil {
+		d = c.document(root)
+	}
+	if len(r.problems) == 0 && d != nil {
+		// What is wrong for the engine and was not seen here has no place in the text.
+		if err := d.compile(Target{Version: "1"}, Deps{}).Err(); err != nil {
+			r.fail(0, 0, "", err.Error())
+		}
+	}
+	if len(r.problems) > 0 {
+		return nil, r.problems.sorted()
+	}
+	return d, nil
+}
+
+var documentKeys = []string{"name", "title", "version", "deadline", "input", "labels", "steps"}
+
+func (c *checker) document(n *node) *Document {
+	s := c.section(n, "", documentKeys...)
+	if s == nil {
+		return nil
+	}
+	d := &Document{source: slices.Clone(c.src), file: c.file}
+	d.name = c.name(s, "name", true)
+	d.title, _ = s.text("title")
+	if len(d.title) > 200 {
+		c.at(s.n.get("title"), "title", "has more than 200 bytes")
+	}
+	d.version = c.name(s, "version", false)
+	d.deadline = s.duration("deadline", time.Millisecond, longest)
+	c.inputTypes(s)
+	d.input = c.input
+	d.labels = c.labels(s)
+	c.allSteps(s, d)
+	d.digest = digest(n)
+	d.secrets = sortedKeys(c.used)
+	d.urls = c.urls
+	for _, u := range c.urls {
+		if parsed, err := url.Parse(u.url); err == nil && !slices.Contains(d.hosts, parsed.Host) {
+			d.hosts = append(d.hosts, parsed.Host)
+		}
+	}
+	slices.Sort(d.hosts)
+	return d
+}
+
+// name reads a name of a definition, a version or a step.
+func (c *checker) name(s *section, key string, required bool) string {
+	name, n := s.text(key)
+	switch {
+	case n == nil && s.n.get(key) == nil && required:
+		c.at(s.n, s.path(key), "is missing")
+	case n == nil:
+	case key == "version" && !versionForm.MatchString(name), key != "version" && !nameForm.MatchString(name):
+		c.at(n, s.path(key), "is %q; a name begins with a letter and has letters, digits, - and _ only", cut(name, 64))
+	case len(name) > saga.MaxName:
+		c.at(n, s.path(key), "has more than %d characters", saga.MaxName)
+	default:
+		return name
+	}
+	return ""
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// inputTypes reads the declared fields of the input.
+func (c *checker) inputTypes(s *section) {
+	c.input = anyType
+	n := s.get("input")
+	if n == nil {
+		return
+	}
+	if n.kind != objectNode {
+		c.at(n, "input", "is %s; it must be a section of fields and their types", n.kind)
+		return
+	}
+	t := &typ{kind: objectKind, fields: map[string]*typ{}}
+	for i, k := range n.keys {
+		field := join("input", k.text)
+		if k.text == "" || len(k.text) > 128 {
+			c.at(k, field, "is no name of a field: it has 1 to 128 bytes")
+			continue
+		}
+		if n.items[i].kind == objectNode {
+			c.at(n.items[i], field, "is a section; the type of a field is one word, such as object")
+			t.fields[k.text] = anyType
+			continue
+		}
+		ft, err := parseType(n.items[i].text)
+		if err != nil {
+			c.at(n.items[i], field, "%s", err.Error())
+			ft = anyType
+		}
+		t.fields[k.text] = ft
+	}
+	c.input = t
+}
+
+// labels reads the labels of runs.
+func (c *checker) labels(s *section) []namedText {
+	out := c.names(s, "labels", &env{input: c.input, run: true, used: c.used,
+		noSecrets: "has no place in a label, which is shown"})
+	if len(out) > saga.MaxLabels {
+		c.at(s.key("labels"), "labels", "are more than %d", saga.MaxLabels)
+	}
+	for _, l := range out {
+		if len(l.name) > saga.MaxName {
+			c.at(s.n.get("labels").keyNode(l.name), "labels."+l.name, "has a name of more than %d bytes", saga.MaxName)
+		}
+	}
+	return out
+}
+
+func (c *checker) allSteps(s *section, d *Document) {
+	n := s.get("steps")
+	switch {
+	case n == nil:
+		if s.n.get("steps") == nil {
+			c.at(s.n, "steps", "is missing; a definition has at least one step")
+		}
+		return
+	case n.kind != listNode:
+		c.at(n, "steps", "is %s; it must be a list of steps, each beginning with - name:", n.kind)
+		return
+	case len(n.items) == 0 || len(n.items) > saga.MaxSteps:
+		c.at(n, "steps", "must be 1 to %d, there are %d", saga.MaxSteps, len(n.items))
+		return
+	}
+	c.stepNames(n)
+	pivot := ""
+	for i, item := range n.items {
+		def := c.step(item, i)
+		if def == nil {
+			continue
+		}
+		if def.pivot && pivot != "" {
+			field := fmt.Sprintf("steps[%d].pivot", i)
+			c.at(item.keyNode("pivot"), field, "is a second pivot besides %s; there is one point of no return", pivot)
+		}
+		if def.pivot {
+			pivot = def.name
+		}
+		d.defs = append(d.defs, def)
+		d.steps = append(d.steps, def.info(item))
+	}
+}
+
+// stepNames reads the names first, so that every step can say which others there are.
+func (c *checker) stepNames(n *node) {
+	c.steps = make([]stepType, len(n.items))
+	for i, item := range n.items {
+		c.steps[i].output = anyType
+		if item.kind != objectNode {
+			continue
+		}
+		field := fmt.Sprintf("steps[%d]", i)
+		name := c.name(&section{c: c, n: item, field: field}, "name", true)
+		if name != "" && slices.ContainsFunc(c.steps[:i], func(s stepType) bool { return s.name == name }) {
+			c.at(item.get("name"), field+".name", "is there twice; every step has a name of its own")
+		}
+		c.steps[i].name, c.steps[i].signal = name, item.get("await") != nil
+	}
+}
+
+func (d *stepDef) info(n *node) StepInfo {
+	i := StepInfo{Name: d.name, Undo: d.undo != nil, Check: d.check != nil, Await: d.await != nil,
+		Pivot: d.pivot, Irreversible: d.irreversible, NothingToUndo: d.nothing}
+	if call := n.get("call"); d.call != nil && call != nil {
+		i.Method = d.call.method
+		if u := call.get("url"); u != nil {
+			i.URL = u.text
+		}
+	}
+	return i
+}
+
+// digest stands for the content: keys in order, no layout.
+func digest(n *node) string {
+	h := sha256.Sum256(n.canonical(nil))
+	return hex.EncodeToString(h[:16])
+}
+
+// canonical writes the node as JSON with its keys in order.
+func (n *node) canonical(b []byte) []byte {
+	switch n.kind {
+	case stringNode:
+		return appendText(b, n.text)
+	case listNode:
+		b = append(b, '[')
+		for _, item := range n.items {
+			b = append(item.canonical(b), ',')
+		}
+		return append(b, ']')
+	case objectNode:
+		values := map[string]*node{}
+		for i, k := range n.keys {
+			values[k.text] = n.items[i]
+		}
+		b = append(b, '{')
+		for _, k := range sortedKeys(values) {
+			b = append(appendText(b, k), ':')
+			b = append(values[k].canonical(b), ',')
+		}
+		return append(b, '}')
+	case nullNode:
+		return append(b, "null"...)
+	}
+	return append(b, n.text...)
 }
 
 // Name returns the name of the definition.
@@ -78,7 +304,7 @@ func (d *Document) Source() []byte { return d.source }
 // the order of keys have the same.
 func (d *Document) Digest() string { return d.digest }
 
-// Steps describes the steps in order.
+// Steps describes the steps in order. They must not be changed.
 func (d *Document) Steps() []StepInfo { return d.steps }
 
 // Secrets returns the names of the secrets that the document uses, sorted.
@@ -88,25 +314,19 @@ func (d *Document) Secrets() []string { return d.secrets }
 // sorted.
 func (d *Document) Hosts() []string { return d.hosts }
 
-// CheckInput checks the input of a run against the declared fields. The error is a
-// [saga.InputError] that names the field: it is not there, of another type, or not
-// declared. Without declared fields every JSON is good.
-func (d *Document) CheckInput(input []byte) error { return errSoon }
-
-// Prepare checks the input of a start and sets the labels that the document declares;
-// labels that the request has already stand. Its error is a [saga.InputError].
-func (d *Document) Prepare(req *saga.StartRequest) error { return errSoon }
-
-// ReadSignal reads the body of a callback for a step that awaits one. The body is any
-// JSON; await.done, await.refused and await.output of the step say how it is read.
-// Without them it is {"outcome":"done"|"refused","data":…,"reason":…}.
-//
-// clear is false when the body says neither that the step is done nor that it is
-// refused, such as "pending": there is nothing to signal then, and the sender has done
-// its part. The signal names the step and not the run: the caller sets Run. The error
-// is a [saga.InputError] that names what is wrong with the body, or the step.
-func (d *Document) ReadSignal(step string, body []byte) (s saga.Signal, clear bool, err error) {
-	return saga.Signal{}, false, errSoon
+// CheckURLs asks about every URL of the document whether it may be called from that
+// origin; expressions in them are replaced. Use [egress.Client.Check] for ok.
+func (d *Document) CheckURLs(o Origin, ok func(*url.URL, egress.Trust) error) Problems {
+	var problems Problems
+	for _, u := range d.urls {
+		parsed, err := url.Parse(u.url)
+		if err == nil {
+			err = ok(parsed, o.trust())
+		}
+		if err != nil {
+			problems = append(problems, Problem{File: d.file, Line: u.line, Column: u.col, Field: u.field,
+				Message: err.Error()})
+		}
+	}
+	return problems.sorted()
 }
-
-var errSoon = errors.New("definition: not there yet")

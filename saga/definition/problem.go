@@ -67,11 +67,13 @@ func (p Problems) Err() error {
 	return p
 }
 
-func (p Problems) sort() {
+// sorted puts them in the order of the text.
+func (p Problems) sorted() Problems {
 	slices.SortStableFunc(p, func(a, b Problem) int {
 		if a.Line != b.Line {
 			return a.Line - b.Line
 		}
 		return a.Column - b.Column
 	})
+	return p
 }

@@ -1,0 +1,311 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"onced/saga"
+	"onced/saga/httpstep"
+)
+
+// Bounds of the time limit of a call.
+const (
+	minTimeout   = 100 * time.Millisecond
+	maxTimeout   = 10 * time.Minute
+	checkTimeout = 10 * time.Second
+)
+
+// namedText is a header, a value of a query or of a form.
+type namedText struct {
+	name string
+	text *textTemplate
+}
+
+// callDef is one HTTP call of a step.
+type callDef struct {
+	step, method string
+	url          *urlTemplate
+	query        []namedText
+	headers      []namedText
+	body         *valueTemplate
+	form         []namedText
+	isForm       bool
+	keyHeader    string
+	timeout      time.Duration
+	outcomes     httpstep.Outcomes
+	readings     []reading
+	resend       bool
+	fresh        bool
+	isCheck      bool
+}
+
+// reading says what a reply means beyond its status.
+type reading struct {
+	key     string
+	meaning httpstep.Meaning
+	when    *expression
+}
+
+var callKeys = []string{"method", "url", "query", "headers", "body", "form", "timeout"}
+
+// methods are those that a call may have, the first is the default.
+var (
+	actionMethods = []string{"POST", "PUT", "PATCH", "DELETE", "GET"}
+	checkMethods  = []string{"GET", "HEAD", "POST"}
+)
+
+// ownHeaders are set by us, and by nobody else.
+var ownHeaders = []string{"Traceparent", "Tracestate"}
+
+// call reads what all calls have.
+func (c *checker) call(s *section, env *env, methods []string) *callDef {
+	d := &callDef{step: env.own, method: methods[0], outcomes: httpstep.DefaultOutcomes()}
+	d.timeout = s.duration("timeout", minTimeout, maxTimeout)
+	c.method(s, d, methods)
+	path := *env
+	path.noSecrets = "has no place in the path of a URL, which gets into logs; put it in a header, the query " +
+		"or the body"
+	if n := s.get("url"); n != nil {
+		if d.url = c.url(n, s.path("url"), &path, env); d.url != nil {
+			d.query = c.names(s, "query", env)
+		}
+	} else if s.n.get("url") == nil {
+		c.at(s.n, s.path("url"), "is missing; a call has a url")
+	}
+	d.headers = c.headers(s, env)
+	c.content(s, d, env)
+	return d
+}
+
+func (c *checker) method(s *section, d *callDef, methods []string) {
+	m, n := s.text("method")
+	if n == nil {
+		return
+	}
+	if !slices.Contains(methods, m) {
+		c.at(n, s.path("method"), "is %q; it must be one of %s%s", m, strings.Join(methods, ", "),
+			didYouMean(strings.ToUpper(m), methods))
+		return
+	}
+	d.method = m
+}
+
+// content reads the body, JSON or a form.
+func (c *checker) content(s *section, d *callDef, env *env) {
+	body, form := s.n.get("body"), s.get("form")
+	if (body != nil || form != nil) && (d.method == "GET" || d.method == "HEAD") {
+		c.at(s.key("body"), s.field, "has a body, which %s does not take; use another method or the query", d.method)
+		return
+	}
+	if body != nil && form != nil {
+		c.at(s.key("form"), s.path("form"), "stands beside body; leave one of them out")
+		return
+	}
+	if body != nil {
+		d.body = c.value(body, s.path("body"), env)
+	}
+	if form != nil {
+		d.form, d.isForm = c.names(s, "form", env), true
+	}
+}
+
+// names reads an object of texts.
+func (c *checker) names(s *section, key string, env *env) []namedText {
+	n := s.get(key)
+	if n == nil {
+		return nil
+	}
+	if n.kind != objectNode {
+		c.at(n, s.path(key), "is %s; it must be a section of names and values", n.kind)
+		return nil
+	}
+	var out []namedText
+	for i, k := range n.keys {
+		field := s.path(key) + "." + k.text
+		if k.text == "" || strings.Contains(k.text, "${") {
+			c.at(k, field, "is no name; names are written down, expressions stand in values only")
+		}
+		if t := c.text(n.items[i], field, env); t != nil {
+			out = append(out, namedText{name: k.text, text: t})
+		}
+	}
+	return out
+}
+
+func (c *checker) headers(s *section, env *env) []namedText {
+	out := c.names(s, "headers", env)
+	seen := map[string]bool{}
+	for _, h := range out {
+		at, field := s.n.get("headers").keyNode(h.name), s.path("headers")+"."+h.name
+		name := http.CanonicalHeaderKey(h.name)
+		switch err := httpstep.CheckHeader(h.name); {
+		case err != nil:
+			c.at(at, field, "%s", err.Error())
+		case name == httpstep.DefaultKeyHeader:
+			c.at(at, field, "is set by onced, to the key of the step; use key_header for another name of it")
+		case slices.Contains(ownHeaders, name):
+			c.at(at, field, "is set by onced; leave it out")
+		case seen[name]:
+			c.at(at, field, "is there twice, in other letters")
+		}
+		seen[name] = true
+		for _, p := range h.text.parts {
+			if p.x == nil && !validHeaderText(p.literal) {
+				c.at(s.n.get("headers").get(h.name), field, "has a line break or another control character")
+			}
+		}
+	}
+	return out
+}
+
+// keyNode returns the node of a key.
+func (n *node) keyNode(key string) *node {
+	for _, k := range n.keys {
+		if k.text == key {
+			return k
+		}
+	}
+	return n
+}
+
+func validHeaderText(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
+
+// effect reads what calls have that cause an effect: the key and the readings.
+func (c *checker) effect(s *section, d *callDef, env *env, outcomes httpstep.Outcomes) {
+	if name, n := s.text("key_header"); n != nil {
+		if err := httpstep.CheckHeader(name); err != nil {
+			c.at(n, s.path("key_header"), "%s", err.Error())
+		}
+		d.keyHeader = name
+	}
+	d.outcomes = outcomes
+	if n := s.get("outcomes"); n != nil {
+		c.outcomes(n, s.path("outcomes"), d)
+	}
+	read := replyEnv(env)
+	for _, r := range []reading{{"refused_if", httpstep.Refused, nil}, {"retry_if", httpstep.Retry, nil},
+		{"unfinished_if", httpstep.Unfinished, nil}} {
+		if r.when = s.condition(r.key, read); r.when != nil {
+			d.readings = append(d.readings, r)
+		}
+	}
+}
+
+// replyEnv is what may stand in the reading of a reply.
+func replyEnv(e *env) *env {
+	r := *e
+	r.reply, r.callback = true, false
+	r.noSecrets = "has no place where a reply is read; secrets stand in headers, query and body of calls only"
+	return &r
+}
+
+func (c *checker) outcomes(n *node, field string, d *callDef) {
+	s := c.section(n, field, "done", "refused", "retry", "unfinished", "unknown")
+	if s == nil {
+		return
+	}
+	lists := httpstep.Lists{Done: s.statuses("done"), Refused: s.statuses("refused"), Retry: s.statuses("retry"),
+		Unfinished: s.statuses("unfinished"), Unknown: s.statuses("unknown")}
+	out, err := d.outcomes.With(lists)
+	if err != nil {
+		c.at(n, field, "%s", err.Error())
+		return
+	}
+	d.outcomes = out
+}
+
+// request renders the call. An error means that nothing can be sent.
+func (d *callDef) request(s *scope, t *Target) (*httpstep.Request, error) {
+	extra := url.Values{}
+	if err := set(d.query, s, extra.Add); err != nil {
+		return nil, err
+	}
+	target, err := d.url.render(s, extra)
+	if err != nil {
+		return nil, err
+	}
+	req := &httpstep.Request{Method: d.method, URL: target, KeyHeader: d.keyHeader, Trust: t.Origin.trust(),
+		Resend: d.resend, Fresh: d.fresh, Timeout: d.timeout, Outcomes: &d.outcomes}
+	if !d.isCheck {
+		req.Key = s.call.DownstreamKey
+	}
+	req.Header = make(http.Header, len(d.headers))
+	if err := set(d.headers, s, req.Header.Set); err != nil {
+		return nil, err
+	}
+	if err := d.content(req, s); err != nil {
+		return nil, err
+	}
+	for name, values := range req.Header {
+		if !validHeaderText(values[0]) {
+			return nil, fmt.Errorf("the value of the header %s has a line break or another control character",
+				name)
+		}
+	}
+	req.Secrets = s.secrets
+	return req, nil
+}
+
+func (d *callDef) content(req *httpstep.Request, s *scope) (err error) {
+	switch {
+	case d.isForm:
+		form := url.Values{}
+		if err := set(d.form, s, form.Add); err != nil {
+			return err
+		}
+		req.Body = []byte(form.Encode())
+		if req.Header.Get("Content-Type") == "" {
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+	case d.body != nil:
+		req.Body, err = d.body.append(nil, s)
+	}
+	return err
+}
+
+// set renders names and values; a value that is nil on purpose is left out.
+func set(names []namedText, s *scope, add func(name, value string)) error {
+	for _, n := range names {
+		text, ok, err := n.text.render(s)
+		if err != nil {
+			return err
+		}
+		if ok {
+			add(n.name, text)
+		}
+	}
+	return nil
+}
+
+// newScope is what the call of a step sees.
+func (d *callDef) newScope(ctx context.Context, c *saga.Call, t *Target, deps *Deps) *scope {
+	s := &scope{call: c, input: c.Input}
+	s.secret = func(name string) (string, error) {
+		if deps.Secret == nil {
+			return "", fmt.Errorf("cannot be read: secret %q is not configured", name)
+		}
+		v, err := deps.Secret(ctx, SecretUse{Name: name, Definition: c.Definition, Step: c.Step,
+			Origin: t.Origin, Host: d.url.host})
+		if err != nil {
+			return "", fmt.Errorf("cannot be read: secret %q: %w", name, err)
+		}
+		if v == "" {
+			return "", fmt.Errorf("cannot be read: secret %q is empty", name)
+		}
+		return v, nil
+	}
+	s.callback = func() (string, error) {
+		if deps.CallbackURL == nil {
+			return "", fmt.Errorf("cannot be made: this program has no callbacks")
+		}
+		return deps.CallbackURL(CallbackUse{Run: c.Run, Step: c.Step, Round: c.Round})
+	}
+	return s
+}

@@ -1,0 +1,133 @@
+package definition
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"onced/saga"
+)
+
+// Limits of one evaluation.
+const (
+	maxWork = 100_000 // nodes that are looked at
+	maxText = 1 << 20 // bytes of texts and lists that are made
+)
+
+var (
+	errWork = errors.New("does too much; simplify it, or let the callee do it")
+	errText = errors.New("makes too long a text")
+)
+
+// scope is what one rendering sees. It is for one goroutine.
+type scope struct {
+	call     *saga.Call // nil outside of a step
+	input    json.RawMessage
+	run      map[string]any // for labels, where there is no call
+	reply    any
+	signal   any
+	secret   func(name string) (string, error)
+	callback func() (string, error)
+
+	decoded map[string]any // input, and what steps gave
+	secrets []string       // what must be taken out of a reply
+	frames  []frame        // of the predicates around
+	work    int
+	text    int
+}
+
+// frame is the element that a predicate looks at.
+type frame struct {
+	item  any
+	index int
+}
+
+// spend counts work.
+func (s *scope) spend(n int) error {
+	if s.work += n; s.work > maxWork {
+		return errWork
+	}
+	return nil
+}
+
+// grow counts bytes that are made.
+func (s *scope) grow(n int) error {
+	if s.text += n; s.text > maxText {
+		return errText
+	}
+	return nil
+}
+
+// lookUp decodes something once.
+func (s *scope) lookUp(name string, raw []byte) (any, error) {
+	if v, ok := s.decoded[name]; ok {
+		return v, nil
+	}
+	v, err := decodeJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	if s.decoded == nil {
+		s.decoded = map[string]any{}
+	}
+	s.decoded[name] = v
+	return v, nil
+}
+
+func (s *scope) inputValue() (any, error) { return s.lookUp("input", s.input) }
+
+func (s *scope) outputOf(step string) (any, error) {
+	if step == s.call.Step {
+		return s.lookUp("output", s.call.Out)
+	}
+	raw, _ := s.call.Output(step)
+	return s.lookUp("output "+step, raw)
+}
+
+func (s *scope) signalOf(step string) (any, error) {
+	return s.lookUp("signal "+step, s.call.Signal(step))
+}
+
+func (s *scope) runField(name string) any {
+	if s.call == nil {
+		return s.run[name]
+	}
+	switch name {
+	case "id":
+		return s.call.Run
+	case "key":
+		return s.call.Key
+	case "definition":
+		return s.call.Definition
+	case "version":
+		return s.call.Version
+	default:
+		return json.Number(strconv.FormatUint(s.call.Round, 10))
+	}
+}
+
+func (s *scope) secretValue(name string) (any, error) {
+	v, err := s.secret(name)
+	if err != nil {
+		return nil, err
+	}
+	s.keep(v)
+	return v, nil
+}
+
+// keep remembers a text that must not be found in what is stored.
+func (s *scope) keep(v string) {
+	if v = strings.TrimSpace(v); v != "" {
+		s.secrets = append(s.secrets, v)
+	}
+}
+
+func (s *scope) callbackValue() (any, error) {
+	u, err := s.callback()
+	if err != nil {
+		return nil, err
+	}
+	s.keep(u)
+	return u, nil
+}

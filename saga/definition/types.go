@@ -1,0 +1,179 @@
+package definition
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kind is what is known of a value before it is there.
+type kind uint8
+
+const (
+	anyKind kind = iota // nothing
+	nilKind
+	boolKind
+	numberKind
+	stringKind
+	listKind
+	objectKind
+)
+
+var kindNames = [...]string{"anything", "nil", "true or false", "a number", "text", "a list", "an object"}
+
+// String names the kind for people.
+func (k kind) String() string { return kindNames[k] }
+
+// typ is the type of an expression.
+type typ struct {
+	kind   kind
+	whole  bool // a number without a fraction
+	amount bool // a number that may come as text, see quoted
+	maybe  bool // it may be missing
+	// fields are those of an object that has no others; nil means that they are not known.
+	fields map[string]*typ
+	secret bool // made of a secret
+}
+
+var (
+	anyType    = &typ{}
+	nilType    = &typ{kind: nilKind, maybe: true}
+	boolType   = &typ{kind: boolKind}
+	numberType = &typ{kind: numberKind}
+	stringType = &typ{kind: stringKind}
+	listType   = &typ{kind: listKind}
+	openType   = &typ{kind: objectKind}
+)
+
+// with returns t that may be missing, or is made of a secret, when those it comes from are.
+func (t *typ) with(maybe, secret bool) *typ {
+	if t.maybe == maybe && t.secret == secret {
+		return t
+	}
+	c := *t
+	c.maybe, c.secret = maybe, secret
+	return &c
+}
+
+// is reports that a value of t can be of kind k.
+func (t *typ) is(k kind) bool { return t.kind == anyKind || t.kind == k }
+
+// inputTypes are the names of types in the declaration of an input.
+var inputTypes = map[string]typ{
+	"string":  {kind: stringKind},
+	"int":     {kind: numberKind, whole: true},
+	"decimal": {kind: numberKind, amount: true},
+	"bool":    {kind: boolKind},
+	"object":  {kind: objectKind},
+	"list":    {kind: listKind},
+	"any":     {},
+}
+
+// parseType reads a type of the declaration of an input.
+func parseType(s string) (*typ, error) {
+	name, maybe := strings.CutSuffix(s, "?")
+	t, ok := inputTypes[name]
+	if !ok {
+		names := sortedKeys(inputTypes)
+		return nil, fmt.Errorf("%q is no type%s; types are %s, each with a ? behind it when it may be missing",
+			s, didYouMean(strings.ToLower(name), names), strings.Join(names, ", "))
+	}
+	t.maybe = maybe
+	return &t, nil
+}
+
+// fits checks a value of the input. It returns what is wrong with it, and with which
+// part of it.
+func (t *typ) fits(v any, field string) (at, problem string) {
+	if v == nil {
+		if t.maybe || t.kind == anyKind {
+			return "", ""
+		}
+		return field, "is missing; it is " + t.kind.String()
+	}
+	switch n := v.(type) {
+	case json.Number:
+		if t.kind == numberKind {
+			return field, t.numberProblem(string(n))
+		}
+	case string:
+		if t.amount {
+			if !plainDecimal(n) {
+				return field, "is no decimal; write it as 12.50 or \"12.50\""
+			}
+			return "", ""
+		}
+	}
+	if got := kindOfValue(v); !t.is(got) {
+		return field, fmt.Sprintf("is %s; it must be %s", got, t.want())
+	}
+	if m, ok := v.(map[string]any); ok && t.fields != nil {
+		return t.fieldsFit(m, field)
+	}
+	return "", ""
+}
+
+func (t *typ) want() string {
+	switch {
+	case t.whole:
+		return "a whole number"
+	case t.amount:
+		return "a decimal, as a number or as text"
+	}
+	return t.kind.String()
+}
+
+func (t *typ) numberProblem(n string) string {
+	switch {
+	case t.whole && !plainWhole(n):
+		return "is no whole number; write it as 12"
+	case t.amount && !plainDecimal(n):
+		return "is no decimal without an exponent; write it as 12.50"
+	case len(n) > maxDigits:
+		return fmt.Sprintf("has more than %d digits", maxDigits)
+	}
+	return ""
+}
+
+func plainWhole(s string) bool { return plainDecimal(s) && !strings.Contains(s, ".") }
+
+func (t *typ) fieldsFit(m map[string]any, field string) (at, problem string) {
+	names := sortedKeys(t.fields)
+	for _, name := range names {
+		if at, problem := t.fields[name].fits(m[name], join(field, name)); problem != "" {
+			return at, problem
+		}
+	}
+	for _, name := range sortedKeys(m) {
+		if !slices.Contains(names, name) {
+			return join(field, name), "is not declared" + didYouMean(name, names) + "; the definition declares " +
+				list(names)
+		}
+	}
+	return "", ""
+}
+
+// kindOfValue is the kind of a value that is there.
+func kindOfValue(v any) kind {
+	switch v.(type) {
+	case nil:
+		return nilKind
+	case bool:
+		return boolKind
+	case json.Number, quoted:
+		return numberKind
+	case string:
+		return stringKind
+	case []any:
+		return listKind
+	}
+	return objectKind
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

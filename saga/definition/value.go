@@ -1,0 +1,176 @@
+package definition
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"unicode/utf8"
+)
+
+// The values of expressions are those of JSON: nil, bool, string, json.Number with its
+// exact text, []any, map[string]any; and quoted.
+
+// decodeJSON reads JSON; nothing at all is nil.
+func decodeJSON(raw []byte) (any, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, errors.New("is not JSON")
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("is more than one JSON value")
+	}
+	return v, nil
+}
+
+// appendJSON writes a value; keys of objects in their order.
+func appendJSON(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case bool:
+		return fmt.Append(b, v)
+	case json.Number:
+		return append(b, v...)
+	case quoted:
+		return appendText(b, string(v))
+	case string:
+		return appendText(b, v)
+	case []any:
+		b = append(b, '[')
+		for i, item := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJSON(b, item)
+		}
+		return append(b, ']')
+	case map[string]any:
+		b = append(b, '{')
+		for i, k := range sortedKeys(v) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(appendText(b, k), ':')
+			b = appendJSON(b, v[k])
+		}
+		return append(b, '}')
+	}
+	return append(b, "null"...)
+}
+
+func sortedKeys[T any](m map[string]T) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendText writes a text in quotes.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, c := range s { // what is not UTF-8 comes as U+FFFD
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', byte(c))
+		case c == '\n':
+			b = append(b, '\\', 'n')
+		case c == '\r':
+			b = append(b, '\\', 'r')
+		case c == '\t':
+			b = append(b, '\\', 't')
+		case c < ' ' || c == 0x7f:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		default:
+			b = utf8.AppendRune(b, c)
+		}
+	}
+	return append(b, '"')
+}
+
+// equal compares values: numbers by what they are, not how they are written.
+func equal(a, b any) bool {
+	switch x := a.(type) {
+	case nil, bool, string:
+		if q, ok := b.(quoted); ok { // an amount and its text
+			return a == string(q)
+		}
+		switch b.(type) {
+		case nil, bool, string:
+			return a == b
+		}
+		return false
+	case json.Number, quoted:
+		if s, ok := b.(string); ok {
+			q, isQuoted := a.(quoted)
+			return isQuoted && string(q) == s
+		}
+		m, err := decimalOf(a)
+		n, err2 := decimalOf(b)
+		return err == nil && err2 == nil && m.cmp(n) == 0
+	case []any:
+		y, ok := b.([]any)
+		return ok && slices.EqualFunc(x, y, equal)
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		if !ok || len(x) != len(y) {
+			return false
+		}
+		for k, v := range x {
+			w, there := y[k]
+			if !there || !equal(v, w) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// kindOf names what a value is, for people.
+func kindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "missing"
+	case bool:
+		return "true or false"
+	case json.Number, quoted:
+		return "a number"
+	case string:
+		return "text"
+	case []any:
+		return "a list"
+	default:
+		return "an object"
+	}
+}
+
+// textOf is a value within a text; only single values have one.
+func textOf(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		return string(v), nil
+	case quoted:
+		return string(v), nil
+	case bool:
+		return fmt.Sprint(v), nil
+	case nil:
+		return "", errMissing
+	}
+	return "", fmt.Errorf("is %s, which has no place within a text", kindOf(v))
+}
+
+var errMissing = errors.New("is missing")
