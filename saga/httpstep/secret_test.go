@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -68,23 +69,24 @@ func TestNoSecretInErrors(t *testing.T) {
 		"far away": func(s string) string { return strings.Repeat(" ", 10_000) + s },
 		"between":  func(s string) string { return "\x00\xff" + s + "\xfe" + s },
 	}
-	status, way := 0, ""
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, basic, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
 		plain, _ := base64.StdEncoding.DecodeString(basic)
 		_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		status, _ := strconv.Atoi(r.Header.Get("X-Status"))
 		w.WriteHeader(status)
 		for _, text := range []string{token, r.URL.Query().Get("q"), string(body), r.Header.Get("X-Api-Key"),
 			string(plain), r.Header.Get("Cookie"), basic} {
-			_, _ = io.WriteString(w, ways[way](text)+"\n") // or the test finds nothing
+			_, _ = io.WriteString(w, ways[r.Header.Get("X-Way")](text)+"\n") // or the test finds nothing
 		}
 	})
 	c := newCaller(t, Config{})
 	masks := 0
-	for way = range ways {
-		for _, status = range []int{200, 202, 302, 400, 401, 429, 500} {
+	for way := range ways {
+		for _, status := range []int{200, 202, 302, 400, 401, 429, 500} {
 			req := secretRequest(s.URL)
+			req.Header["X-Way"], req.Header["X-Status"] = []string{way}, []string{strconv.Itoa(status)}
 			reply, err := c.Do(t.Context(), req)
 			if reply == nil {
 				t.Fatal(err)
@@ -128,7 +130,7 @@ func TestNoSecretWithoutReply(t *testing.T) {
 			return
 		}
 		_, _ = io.WriteString(conn, r.Header.Get("X-Api-Key")+"\r\n\r\n") // or the test fails
-		_ = conn.Close()                                                      // it is no HTTP
+		_ = conn.Close()                                                  // it is no HTTP
 	})
 	c := newCaller(t, Config{})
 	for name, edit := range map[string]func(*Request){
