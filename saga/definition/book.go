@@ -93,7 +93,8 @@ type shelf struct {
 // when the configuration is not complete.
 func NewBook(s kv.Store, cfg BookConfig) (*Book, error) {
 	if s == nil || cfg.Engine == nil || cfg.Deps.Caller == nil {
-		return nil, errors.New("definition: NewBook needs a store, BookConfig.Engine and BookConfig.Deps.Caller")
+		return nil, errors.New("definition: NewBook needs a store, BookConfig.Engine and " +
+			"BookConfig.Deps.Caller")
 	}
 	return &Book{store: s, cfg: cfg, names: map[string]*shelf{}, byFile: map[string]bool{}}, nil
 }
@@ -214,7 +215,9 @@ func (b *Book) Put(ctx context.Context, src []byte, from Origin) (stored Stored,
 }
 
 // PutFile is [Book.Put] from a file, whose name the problems carry.
-func (b *Book) PutFile(ctx context.Context, file string, src []byte) (stored Stored, created bool, err error) {
+func (b *Book) PutFile(ctx context.Context, file string, src []byte) (
+	stored Stored, created bool, err error,
+) {
 	return b.put(ctx, file, src, FromFile)
 }
 
@@ -293,13 +296,15 @@ func (b *Book) owned(d *Document, from Origin) error {
 	defer b.mu.RUnlock()
 	if from != FromFile && b.byFile[d.name] {
 		return &ConflictError{Name: d.name,
-			Problem: "is given by a file of the configuration; change the file, or post it under another name"}
+			Problem: "is given by a file of the configuration; change the file, or post it under another " +
+				"name"}
 	}
 	return nil
 }
 
 // stored is what was decided, as it is shown.
 func (p *plan) stored(d *Document) Stored {
-	return Stored{Name: d.name, Version: p.version, Origin: p.row.Origin, CreatedAt: p.row.Created, Latest: true,
-		Title: p.row.Title, Steps: d.steps, Source: p.row.Source, Digest: p.row.Digest}
+	return Stored{Name: d.name, Version: p.version, Origin: p.row.Origin, CreatedAt: p.row.Created,
+		Latest: true,
+		Title:  p.row.Title, Steps: d.steps, Source: p.row.Source, Digest: p.row.Digest}
 }

@@ -174,7 +174,9 @@ func (b *Book) Prepare(req *saga.StartRequest) error {
 
 // ReadSignal is [Document.ReadSignal] for a run's definition and version; ok is false
 // when that is not the book's.
-func (b *Book) ReadSignal(name, version, step string, body []byte) (s saga.Signal, clear, ok bool, err error) {
+func (b *Book) ReadSignal(name, version, step string, body []byte) (
+	s saga.Signal, clear, ok bool, err error,
+) {
 	d := b.Document(name, version)
 	if d == nil {
 		return saga.Signal{}, false, false, nil

@@ -75,7 +75,8 @@ func decide(rd kv.Reader, d *Document, from Origin) (p plan, err error) {
 			Problem: "is there with other content; give the document another version"}
 	case there && d.version != "":
 		return p, &ConflictError{Name: d.name, Version: d.version, Problem: fmt.Sprintf(
-			"is there from another origin (%s), with other rights; give the document another version", p.row.Origin)}
+			"is there from another origin (%s), with other rights; give the document another version",
+			p.row.Origin)}
 	case d.version == "":
 		if p.version, err = p.name.number(rd, d.name); err != nil {
 			return p, err

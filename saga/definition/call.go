@@ -68,7 +68,8 @@ func (c *checker) call(s *section, env *env, methods []string) *callDef {
 	d.timeout = s.duration("timeout", minTimeout, maxTimeout)
 	c.method(s, d, methods)
 	path := *env
-	path.noSecrets = "has no place in the path of a URL, which gets into logs; put it in a header, the query " +
+	path.noSecrets = "has no place in the path of a URL, which gets into logs; put it in a header, the " +
+		"query " +
 		"or the body"
 	if n := s.get("url"); n != nil {
 		if d.url = c.url(n, s.path("url"), &path, env); d.url != nil {
@@ -99,7 +100,8 @@ func (c *checker) method(s *section, d *callDef, methods []string) {
 func (c *checker) content(s *section, d *callDef, env *env) {
 	body, form := s.n.get("body"), s.get("form")
 	if (body != nil || form != nil) && (d.method == "GET" || d.method == "HEAD") {
-		c.at(s.key("body"), s.field, "has a body, which %s does not take; use another method or the query", d.method)
+		c.at(s.key("body"), s.field, "has a body, which %s does not take; use another method or the "+
+			"query", d.method)
 		return
 	}
 	if body != nil && form != nil {
@@ -211,7 +213,8 @@ func (c *checker) outcomes(n *node, field string, d *callDef) {
 	if s == nil {
 		return
 	}
-	lists := httpstep.Lists{Done: s.statuses("done"), Refused: s.statuses("refused"), Retry: s.statuses("retry"),
+	lists := httpstep.Lists{Done: s.statuses("done"), Refused: s.statuses("refused"),
+		Retry:      s.statuses("retry"),
 		Unfinished: s.statuses("unfinished"), Unknown: s.statuses("unknown")}
 	out, err := d.outcomes.With(lists)
 	if err != nil {

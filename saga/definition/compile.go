@@ -187,7 +187,8 @@ func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
 		return nil, reply.Err(httpstep.Unknown, "its reply is unclear: "+err.Error())
 	}
 	if len(out) > saga.MaxData {
-		return nil, reply.Err(httpstep.Unknown, fmt.Sprintf("its output has %d bytes, the limit is %d", len(out),
+		return nil, reply.Err(httpstep.Unknown, fmt.Sprintf("its output has %d bytes, the limit is %d",
+			len(out),
 			saga.MaxData))
 	}
 	return out, nil

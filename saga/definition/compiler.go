@@ -73,7 +73,8 @@ func (c *compiler) node(n ast.Node) (evalFunc, *typ) {
 	case nil:
 		return c.fail(nil, "is not complete")
 	}
-	return c.fail(n, "uses a form that is not supported here; there are operators, ?:, ??, lists, objects and "+
+	return c.fail(n, "uses a form that is not supported here; there are operators, ?:, ??, lists, objects "+
+		"and "+
 		"the functions %s", list(functionNames()))
 }
 
@@ -95,7 +96,8 @@ func (c *compiler) root(n *ast.IdentifierNode) (evalFunc, *typ) {
 	case n.Value == "output" && e.output != nil:
 		return func(s *scope) (any, error) { return s.lookUp("output", s.call.Out) }, e.output
 	case n.Value == "reply" && e.reply:
-		return c.fail(n, "reply stands for nothing by itself; write reply.status, reply.headers, reply.body or "+
+		return c.fail(n, "reply stands for nothing by itself; write reply.status, reply.headers, "+
+			"reply.body or "+
 			"reply.text")
 	case n.Value == "signal" && e.signal:
 		return func(s *scope) (any, error) { return s.signal, nil }, signalType
@@ -110,7 +112,8 @@ func (c *compiler) root(n *ast.IdentifierNode) (evalFunc, *typ) {
 	case n.Value == "secrets" && e.noSecrets == "":
 		return c.fail(n, "secrets stands for nothing by itself; write secrets.<name>")
 	case n.Value == "run" && e.run:
-		return c.fail(n, "run stands for nothing by itself; write run.id, run.key, run.round, run.definition "+
+		return c.fail(n, "run stands for nothing by itself; write run.id, run.key, run.round, "+
+			"run.definition "+
 			"or run.version")
 	}
 	return c.fail(n, "%s %s", n.Value, e.unknown(n.Value))
@@ -240,7 +243,8 @@ func (c *compiler) namedField(n *ast.MemberNode, name string, of evalFunc, t *ty
 		return c.fail(n.Property, "%s is a field of %s, which has none", name, t.kind)
 	case t.fields != nil && t.fields[name] == nil:
 		names := sortedKeys(t.fields)
-		return c.fail(n.Property, "%s is not known%s; there are %s", name, didYouMean(name, names), list(names))
+		return c.fail(n.Property, "%s is not known%s; there are %s", name, didYouMean(name, names),
+			list(names))
 	case t.fields != nil:
 		ft = t.fields[name]
 	}
@@ -267,7 +271,8 @@ func (c *compiler) replyPart(n *ast.MemberNode, name string) (evalFunc, *typ) {
 	t := replyType.fields[name]
 	if t == nil {
 		names := sortedKeys(replyType.fields)
-		return c.fail(n.Property, "reply.%s is not known%s; there are %s", name, didYouMean(name, names), list(names))
+		return c.fail(n.Property, "reply.%s is not known%s; there are %s", name, didYouMean(name, names),
+			list(names))
 	}
 	return func(s *scope) (any, error) {
 		v, err := fieldOf(s.reply, name)
@@ -417,7 +422,8 @@ func (c *compiler) pointer(n *ast.PointerNode) (evalFunc, *typ) {
 	}
 	switch n.Name {
 	case "":
-		return func(s *scope) (any, error) { return s.frames[len(s.frames)-1].item, nil }, c.items[len(c.items)-1]
+		item := func(s *scope) (any, error) { return s.frames[len(s.frames)-1].item, nil }
+		return item, c.items[len(c.items)-1]
 	case "index":
 		return func(s *scope) (any, error) {
 			return json.Number(strconv.Itoa(s.frames[len(s.frames)-1].index)), nil

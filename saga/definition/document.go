@@ -121,7 +121,8 @@ func (c *checker) name(s *section, key string, required bool) string {
 		c.at(s.n, s.path(key), "is missing")
 	case n == nil:
 	case key == "version" && !versionForm.MatchString(name), key != "version" && !nameForm.MatchString(name):
-		c.at(n, s.path(key), "is %q; a name begins with a letter and has letters, digits, - and _ only", cut(name, 64))
+		c.at(n, s.path(key), "is %q; a name begins with a letter and has letters, digits, - and _ only",
+			cut(name, 64))
 	case len(name) > saga.MaxName:
 		c.at(n, s.path(key), "has more than %d characters", saga.MaxName)
 	default:
@@ -179,7 +180,8 @@ func (c *checker) labels(s *section) []namedText {
 	}
 	for _, l := range out {
 		if len(l.name) > saga.MaxName {
-			c.at(s.n.get("labels").keyNode(l.name), "labels."+l.name, "has a name of more than %d bytes", saga.MaxName)
+			c.at(s.n.get("labels").keyNode(l.name), "labels."+l.name, "has a name of more than %d bytes",
+				saga.MaxName)
 		}
 	}
 	return out
@@ -209,7 +211,8 @@ func (c *checker) allSteps(s *section, d *Document) {
 		}
 		if def.pivot && pivot != "" {
 			field := fmt.Sprintf("steps[%d].pivot", i)
-			c.at(item.keyNode("pivot"), field, "is a second pivot besides %s; there is one point of no return", pivot)
+			c.at(item.keyNode("pivot"), field, "is a second pivot besides %s; there is one point of no "+
+				"return", pivot)
 		}
 		if def.pivot {
 			pivot = def.name

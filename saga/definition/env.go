@@ -100,7 +100,8 @@ var runFields = map[string]*typ{"id": stringType, "key": stringType, "definition
 var runType = &typ{kind: objectKind, fields: runFields}
 
 var replyType = &typ{kind: objectKind, fields: map[string]*typ{
-	"status": {kind: numberKind, whole: true}, "headers": headersType, "body": anyType, "text": {kind: stringKind},
+	"status": {kind: numberKind, whole: true}, "headers": headersType, "body": anyType,
+	"text": {kind: stringKind},
 }}
 
 // headersType is that of the headers of a reply, whose names are in small letters.

@@ -40,8 +40,8 @@ var plainFuncs = map[string]fn{
 	"decimal": {[]kind{anyKind}, &typ{kind: numberKind, amount: true}, callDecimal},
 	"number":  {[]kind{anyKind}, numberType, callNumber},
 	"sum":     {[]kind{listKind}, numberType, callSum},
-	"min":     {[]kind{numberKind, numberKind}, numberType, func(_ *scope, a []any) (any, error) { return pick(a, -1) }},
-	"max":     {[]kind{numberKind, numberKind}, numberType, func(_ *scope, a []any) (any, error) { return pick(a, 1) }},
+	"min":     {[]kind{numberKind, numberKind}, numberType, callMin},
+	"max":     {[]kind{numberKind, numberKind}, numberType, callMax},
 }
 
 // predicateFuncs look at each item of a list.
@@ -168,6 +168,10 @@ func callSum(s *scope, a []any) (any, error) {
 	}
 	return total, nil
 }
+
+func callMin(_ *scope, a []any) (any, error) { return pick(a, -1) }
+
+func callMax(_ *scope, a []any) (any, error) { return pick(a, 1) }
 
 // pick returns the smaller (-1) or the larger (1) of two numbers.
 func pick(a []any, sign int) (any, error) {

@@ -113,7 +113,8 @@ func invalidAt(src []byte) int {
 // place returns line and column of a byte offset, from 1.
 func place(src []byte, offset int) (line, col int) {
 	before := src[:min(max(offset, 0), len(src))]
-	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	last := before[bytes.LastIndexByte(before, '\n')+1:]
+	return bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(last) + 1
 }
 
 // parseYAML returns the root of the only document, nil when there is none.
@@ -151,7 +152,8 @@ func (r *reader) syntaxOfYAML(err error) {
 	if strings.Contains(message, "found multiple") {
 		message = "a second document begins; one file holds one definition"
 	} else {
-		message = "is not YAML: " + oneLine(message) + "; indent with spaces and put texts with : { or # into quotes"
+		message = "is not YAML: " + oneLine(message) + "; indent with spaces and put texts with : { or # " +
+			"into quotes"
 	}
 	r.fail(line, col, "", message)
 }
@@ -182,7 +184,8 @@ func (r *reader) fromYAML(y *yaml.Node, path string, depth int) *node {
 		return n
 	}
 	if y.Kind == yaml.AliasNode || y.Anchor != "" {
-		r.fail(y.Line, y.Column, path, "is an anchor or an alias; write the value out, they are not supported")
+		r.fail(y.Line, y.Column, path, "is an anchor or an alias; write the value out, they are not "+
+			"supported")
 		return n
 	}
 	switch y.Kind {

@@ -63,16 +63,16 @@ func (c *compiler) binary(n *ast.BinaryNode) (evalFunc, *typ) {
 			return b(s)
 		}, t.with(bt.maybe, secret)
 	case "==", "!=":
-		return c.equality(n, a, b, at, bt)
+		return c.equality(n, operand{a, at}, operand{b, bt})
 	case "&&", "and", "||", "or":
 		if problem := wrongOperand(at, bt, boolKind); problem != "" {
 			return c.fail(n, "%s of %s; it takes true or false on both sides", n.Operator, problem)
 		}
 		return logic(n.Operator, a, b), boolType.with(false, secret)
 	case "<", "<=", ">", ">=":
-		return c.order(n, a, b, at, bt)
+		return c.order(n, operand{a, at}, operand{b, bt})
 	case "+":
-		return c.plus(n, a, b, at, bt)
+		return c.plus(n, operand{a, at}, operand{b, bt})
 	case "-", "*":
 		if problem := wrongOperand(at, bt, numberKind); problem != "" {
 			return c.fail(n, "%s of %s; it takes numbers%s", n.Operator, problem, amountHint(at, bt))
@@ -90,10 +90,17 @@ func (c *compiler) binary(n *ast.BinaryNode) (evalFunc, *typ) {
 		}
 		return both(a, b, within), boolType.with(false, secret)
 	case "/", "%", "**", "^":
-		return c.fail(n, "the operator %s is not supported: its result may not be exact; let the callee do it",
+		return c.fail(n, "the operator %s is not supported: its result may not be exact; let the callee "+
+			"do it",
 			n.Operator)
 	}
 	return c.fail(n, "the operator %s is not supported", n.Operator)
+}
+
+// operand is one side of an operator.
+type operand struct {
+	eval evalFunc
+	typ  *typ
 }
 
 // wrongOperand describes the side that cannot be of kind k.
@@ -145,7 +152,8 @@ func logic(op string, a, b evalFunc) evalFunc {
 func anyBool(v bool, err error) (any, error) { return v, err }
 
 // equality refuses to compare what is never equal.
-func (c *compiler) equality(n *ast.BinaryNode, a, b evalFunc, at, bt *typ) (evalFunc, *typ) {
+func (c *compiler) equality(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {
+	a, b, at, bt := l.eval, r.eval, l.typ, r.typ
 	ok := at.kind == anyKind || bt.kind == anyKind || at.kind == bt.kind || at.kind == nilKind ||
 		bt.kind == nilKind || at.amount && bt.kind == stringKind || bt.amount && at.kind == stringKind
 	if !ok {
@@ -178,7 +186,8 @@ func size(v any) int {
 	return 0
 }
 
-func (c *compiler) order(n *ast.BinaryNode, a, b evalFunc, at, bt *typ) (evalFunc, *typ) {
+func (c *compiler) order(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {
+	a, b, at, bt := l.eval, r.eval, l.typ, r.typ
 	numbers, texts := at.is(numberKind) && bt.is(numberKind), at.is(stringKind) && bt.is(stringKind)
 	if at.maybe || bt.maybe || !numbers && !texts {
 		bad := at
@@ -244,7 +253,8 @@ func compute(op string, x, y any) (any, error) {
 }
 
 // plus adds numbers and joins texts.
-func (c *compiler) plus(n *ast.BinaryNode, a, b evalFunc, at, bt *typ) (evalFunc, *typ) {
+func (c *compiler) plus(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {
+	a, b, at, bt := l.eval, r.eval, l.typ, r.typ
 	secret := at.secret || bt.secret
 	numbers, texts := at.is(numberKind) && bt.is(numberKind), at.is(stringKind) && bt.is(stringKind)
 	t := anyType

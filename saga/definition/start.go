@@ -51,7 +51,8 @@ func (d *Document) Prepare(req *saga.StartRequest) error {
 		case err != nil:
 			return &saga.InputError{Field: "input", Problem: "does not give the label: " + err.Error()}
 		case ok && (len(text) > saga.MaxRunKey || !utf8.ValidString(text)):
-			return &saga.InputError{Field: "input", Problem: fmt.Sprintf("gives the label %s more than %d bytes",
+			return &saga.InputError{Field: "input", Problem: fmt.Sprintf("gives the label %s more than %d "+
+				"bytes",
 				l.name, saga.MaxRunKey)}
 		case ok && text != "":
 			labels[l.name] = text
@@ -85,7 +86,8 @@ func (d *Document) ReadSignal(step string, body []byte) (s saga.Signal, clear bo
 	}
 	if def == nil || def.await == nil {
 		return s, false, &saga.InputError{Field: "step", Problem: fmt.Sprintf(
-			"%q awaits no signal%s; steps that do are %s", cut(step, saga.MaxName), didYouMean(step, names), list(names))}
+			"%q awaits no signal%s; steps that do are %s", cut(step, saga.MaxName), didYouMean(step,
+				names), list(names))}
 	}
 	if len(body) > saga.MaxData {
 		return s, false, &saga.InputError{Field: "body", Problem: fmt.Sprintf("has %d bytes, the limit is %d",
@@ -107,7 +109,8 @@ func plainSignal(s saga.Signal, v any) (saga.Signal, bool, error) {
 	m, ok := v.(map[string]any)
 	if !ok {
 		return s, false, &saga.InputError{Field: "body",
-			Problem: "is " + kindOf(v) + `; it must be {"outcome":"done"} or {"outcome":"refused"}, with "data"`}
+			Problem: "is " +
+				"" + kindOf(v) + `; it must be {"outcome":"done"} or {"outcome":"refused"}, with "data"`}
 	}
 	switch m["outcome"] {
 	case "done":
@@ -139,7 +142,8 @@ func (a *awaitDef) read(s saga.Signal, v any) (saga.Signal, bool, error) {
 	}
 	switch {
 	case done && s.Refused:
-		return s, false, &saga.InputError{Field: "body", Problem: "is unclear: it is done and refused at once"}
+		return s, false, &saga.InputError{Field: "body", Problem: "is unclear: it is done and refused at " +
+			"once"}
 	case !done && !s.Refused:
 		return s, false, nil
 	}
@@ -174,5 +178,6 @@ func (a *awaitDef) time(sc *scope) (time.Time, error) {
 			return time.Unix(n, 0).UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("${%s} is no time as 2026-01-31T10:00:00Z, nor seconds since 1970", a.at.shown())
+	return time.Time{}, fmt.Errorf("${%s} is no time as 2026-01-31T10:00:00Z, nor seconds since 1970",
+		a.at.shown())
 }

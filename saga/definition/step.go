@@ -58,7 +58,8 @@ func (c *checker) step(n *node, i int) *stepDef {
 		return nil
 	}
 	d := &stepDef{name: c.steps[i].name}
-	e := &env{input: c.input, steps: c.steps, own: d.name, key: true, run: true, secrets: c.secrets, used: c.used}
+	e := &env{input: c.input, steps: c.steps, own: d.name, key: true, run: true, secrets: c.secrets,
+		used: c.used}
 	c.settings(s, d)
 	c.await(s, d, e)
 	c.action(s, d, e, i)
@@ -104,7 +105,8 @@ func (c *checker) retry(n *node, field string, d *stepDef) {
 		return
 	}
 	d.attempts, d.undoAttempts = s.integer("attempts", 1, 1000), s.integer("undo_attempts", 1, 1000)
-	d.first, d.most = s.duration("first", time.Millisecond, 24*time.Hour), s.duration("most", time.Millisecond,
+	d.first, d.most = s.duration("first", time.Millisecond, 24*time.Hour), s.duration("most",
+		time.Millisecond,
 		24*time.Hour)
 	first, most := d.first, d.most
 	if first == 0 {
@@ -206,7 +208,8 @@ func (c *checker) sameOutput(cs *section, d *stepDef, out *node) {
 	case d.output == nil:
 		return
 	case out == nil:
-		c.at(cs.n, cs.path("output"), "is missing; the step has an output, so say how it is read from the reply "+
+		c.at(cs.n, cs.path("output"), "is missing; the step has an output, so say how it is read from the "+
+			"reply "+
 			"of the look-up")
 		return
 	case d.check.output == nil:
@@ -232,10 +235,12 @@ func (c *checker) await(s *section, d *stepDef, e *env) {
 	}
 	d.await = &awaitDef{limit: as.duration("for", time.Millisecond, longest)}
 	read := &env{signal: true, used: c.used,
-		noSecrets: "has no place where a signal is read; secrets stand in headers, query and body of calls only"}
+		noSecrets: "has no place where a signal is read; secrets stand in headers, query and body of " +
+			"calls only"}
 	d.await.done, d.await.refused = as.condition("done", read), as.condition("refused", read)
 	if as.n.get("done") == nil && (as.n.get("refused") != nil || as.n.get("output") != nil) {
-		c.at(as.n, as.path("done"), "is missing; say how a signal shows that it happened, or leave refused and "+
+		c.at(as.n, as.path("done"), "is missing; say how a signal shows that it happened, or leave "+
+			"refused and "+
 			"output out too")
 	}
 	if out := as.n.get("output"); out != nil {
@@ -244,7 +249,8 @@ func (c *checker) await(s *section, d *stepDef, e *env) {
 	if at := as.get("at"); at != nil {
 		if t := c.value(at, as.path("at"), read); t != nil {
 			if d.await.at = t.x; t.x == nil {
-				c.at(at, as.path("at"), "is not wholly one ${…}; write where the time stands: \"${signal.body.time}\"")
+				c.at(at, as.path("at"), "is not wholly one ${…}; write where the time stands: "+
+					"\"${signal.body.time}\"")
 			}
 		}
 	}
@@ -264,12 +270,14 @@ func (c *checker) whole(s *section, d *stepDef, last bool) {
 		c.at(s.key(said[1]), s.path(said[1]), "stands beside %s; a step is one of %s", said[0],
 			strings.Join(said, ", "))
 	case hasUndo && len(said) > 0:
-		c.at(s.key("undo"), s.path("undo"), "stands beside %s, which says that it is not undone; leave one of "+
+		c.at(s.key("undo"), s.path("undo"), "stands beside %s, which says that it is not undone; leave "+
+			"one of "+
 			"them out", said[0])
 	case d.undoWhenAbsent && !hasUndo:
 		c.at(s.key("undo_when_absent"), s.path("undo_when_absent"), "stands without an undo")
 	case !hasUndo && len(said) == 0 && !last && s.n.get("call") != nil:
-		c.at(s.n, s.path("undo"), "is missing: give the step an undo, or say what it means that there is none "+
+		c.at(s.n, s.path("undo"), "is missing: give the step an undo, or say what it means that there is "+
+			"none "+
 			"with pivot: true, irreversible: true or nothing_to_undo: true")
 	}
 	if s.n.get("call") != nil {

@@ -165,7 +165,8 @@ func (c *checker) stringValue(n *node, t *valueTemplate, env *env) *valueTemplat
 	}
 	if x := single(parts); x != nil {
 		if x.typ.maybe && !x.nilOK {
-			c.at(n, t.field, "may be missing: ${%s}; put ?? and a value behind it, or ?? nil for null", x.shown())
+			c.at(n, t.field, "may be missing: ${%s}; put ?? and a value behind it, or ?? nil for null",
+				x.shown())
 			return nil
 		}
 		t.x, t.typ = x, x.typ

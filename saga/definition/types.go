@@ -76,7 +76,8 @@ func parseType(s string) (*typ, error) {
 	t, ok := inputTypes[name]
 	if !ok {
 		names := sortedKeys(inputTypes)
-		return nil, fmt.Errorf("%q is no type%s; types are %s, each with a ? behind it when it may be missing",
+		return nil, fmt.Errorf("%q is no type%s; types are %s, each with a ? behind it when it may be "+
+			"missing",
 			s, didYouMean(strings.ToLower(name), names), strings.Join(names, ", "))
 	}
 	t.maybe = maybe
@@ -147,7 +148,8 @@ func (t *typ) fieldsFit(m map[string]any, field string) (at, problem string) {
 	}
 	for _, name := range sortedKeys(m) {
 		if !slices.Contains(names, name) {
-			return join(field, name), "is not declared" + didYouMean(name, names) + "; the definition declares " +
+			return join(field, name), "is not declared" + didYouMean(name, names) + "; the definition " +
+				"declares " +
 				list(names)
 		}
 	}

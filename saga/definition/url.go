@@ -88,7 +88,8 @@ func urlProblem(pieces []piece) string {
 		return "has a space, a backslash or a control character; write a space as %20"
 	}
 	if len(pieces) == 0 || pieces[0].isExpr || baseEnd(pieces[0].literal) < 0 && len(pieces) > 1 {
-		return "has an expression in its scheme, host or port; these are written down, and expressions stand " +
+		return "has an expression in its scheme, host or port; these are written down, and expressions " +
+			"stand " +
 			"in the path and the query only"
 	}
 	u, err := url.Parse(text)
