@@ -111,8 +111,8 @@ type MismatchError struct {
 
 // Error names the key and the remedy.
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("saga: %s %q: the key was first used with other arguments; "+
-		"another request needs another key", e.Operation, e.Key)
+	return fmt.Sprintf("saga: %s %q: the key was first used with other arguments; is this the same "+
+		"order? then send the same arguments; another order needs another key", e.Operation, e.Key)
 }
 
 // Is reports that target is [ErrMismatch].

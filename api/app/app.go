@@ -86,6 +86,7 @@ type App struct {
 	o       Options
 	config  atomic.Pointer[config.Config] // in force now
 	store   *boltkv.Store
+	isNew   bool // the store was made by this start
 	parts   *parts
 	health  *health
 	metrics *metrics.Metrics
@@ -103,6 +104,9 @@ type App struct {
 	drain     context.Context
 	stopDrain context.CancelFunc
 	draining  chan struct{} // closed when it has begun
+	// sagasRun ends when no run goes on any more.
+	sagasRun context.Context
+	sagasEnd context.CancelFunc
 
 	reloading sync.Mutex
 	closeOnce sync.Once
@@ -120,6 +124,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 	}
 	a := &App{o: o, draining: make(chan struct{})}
 	a.work, a.cut = context.WithCancel(context.WithoutCancel(ctx))
+	a.sagasRun, a.sagasEnd = context.WithCancel(a.work)
 	a.config.Store(o.Loaded.Config)
 	defer func() {
 		if err != nil {
@@ -130,6 +135,7 @@ func New(ctx context.Context, o Options) (_ *App, err error) {
 	if a.tracer, err = newTracer(o); err != nil {
 		return nil, err
 	}
+	a.isNew = isNoStore(o)
 	if a.store, err = openStore(ctx, o, a.onCommit); err != nil {
 		return nil, err
 	}
@@ -178,7 +184,7 @@ type namedListener struct {
 // addServers puts what answers behind each address.
 func (a *App) addServers() {
 	for _, l := range a.listeners {
-		h := a.parts.api
+		h := a.whileSagasRun(a.parts.api)
 		if l.name == "metrics" {
 			h = metricsServer(a.parts.metrics)
 		}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -713,6 +714,28 @@ func TestClaimsOfARouteThatIsGone(t *testing.T) {
 	mustReload()
 	if strings.Count(r.log.String(), "add name") != 1 {
 		t.Errorf("it was mended: %s", r.log)
+	}
+}
+
+// Whoever starts in the wrong folder sees an empty store, and where it is.
+func TestStartSaysWhereItsDataIsAndWhetherItIsNew(t *testing.T) {
+	o := options(t, "")
+	data := o.Loaded.Config.Data
+	t.Chdir(filepath.Dir(data))
+	o.Loaded.Config.Data = filepath.Base(data)
+	for i, want := range []string{"data: " + data + " (a new, empty store: no key is known yet)\n",
+		"data: " + data + "\n"} {
+		r := start(t, o)
+		r.get("/livez")
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.notice.String(), want) {
+			t.Errorf("start %d says %q, want %q", i+1, r.notice, want)
+		}
+		if logged := strings.Contains(r.log.String(), "a new, empty store was made"); logged != (i == 0) {
+			t.Errorf("start %d logs %s", i+1, r.log)
+		}
 	}
 }
 

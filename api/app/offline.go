@@ -25,6 +25,12 @@ func openStore(ctx context.Context, o Options, observer func(kvgroup.Commit)) (*
 		&boltkv.Options{Clock: o.Clock, MinFree: minFree, Logger: o.Logger, Observer: observer})
 }
 
+// isNoStore reports whether there is no store yet where one will be opened.
+func isNoStore(o Options) bool {
+	_, err := os.Stat(filepath.Join(o.Loaded.Config.Data, storeFile))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // ErrNoStore means that there is no store in the folder of the data.
 var ErrNoStore = errors.New("app: there is no store")
 
@@ -34,9 +40,8 @@ var ErrNoStore = errors.New("app: there is no store")
 // error is returned.
 func Offline(ctx context.Context, o Options, fn func(*auth.Service) error) (err error) {
 	o = o.withDefaults()
-	file := filepath.Join(o.Loaded.Config.Data, storeFile)
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w at %s", ErrNoStore, file)
+	if isNoStore(o) {
+		return fmt.Errorf("%w at %s", ErrNoStore, filepath.Join(o.Loaded.Config.Data, storeFile))
 	}
 	store, err := openStore(ctx, o, nil)
 	if err != nil {

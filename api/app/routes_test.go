@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"onced/api/auth"
 )
 
 // TestTokensOfRoutes: who may not send a request to a route is told why, and
@@ -18,18 +20,31 @@ func TestTokensOfRoutes(t *testing.T) {
 		t.Fatal(status)
 	}
 	admin := regexp.MustCompile(`onced_[a-z2-7]{52}`).FindString(r.notice.String())
+	_, shop, err := r.app.parts.auth.Create(t.Context(), auth.Spec{Name: "shop", Role: auth.Client,
+		Actor: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// An admin with the account of the shop is no shop either.
+	_, root, err := r.app.parts.auth.Create(t.Context(), auth.Spec{Name: "root", Role: auth.Admin,
+		Principal: "shop", Actor: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, token string
 		status      int
 		code        string
 	}{
 		{"no token", "", 401, "unauthorized"},
-		{"an admin's", admin, 400, "idempotency_key_missing"},
+		{"a client's", shop, 400, "idempotency_key_missing"},
+		{"an admin's", admin, 403, "forbidden"},
+		{"an admin's of the same account", root, 403, "forbidden"},
 		{"a wrong one", "onced_" + strings.Repeat("a", 52), 401, "unauthorized"},
 		{"a wrong one again", "onced_" + strings.Repeat("b", 52), 401, "unauthorized"},
 		{"a third", "onced_" + strings.Repeat("c", 52), 401, "unauthorized"},
 		{"once too often", "onced_" + strings.Repeat("d", 52), 429, "too_many_requests"},
-		{"an admin's from there", admin, 400, "idempotency_key_missing"},
+		{"a client's from there", shop, 400, "idempotency_key_missing"},
 	} {
 		status, body, err := r.do(http.MethodPost, "/charges", c.token, strings.NewReader("{}"))
 		if err != nil || status != c.status || !strings.Contains(body, `"code":"`+c.code+`"`) {

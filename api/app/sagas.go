@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -244,6 +245,7 @@ func (s *sagas) reason() string {
 // serveSagas works on runs until the time to drain begins. Then no call begins, and
 // those under way have that time to end.
 func (a *App) serveSagas(ctx context.Context) error {
+	defer a.sagasEnd()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
@@ -254,4 +256,18 @@ func (a *App) serveSagas(ctx context.Context) error {
 		}
 	}()
 	return a.parts.sagas.engine.Serve(ctx)
+}
+
+// whileSagasRun ends the wait of requests that asked for one (Prefer: wait) when no
+// run goes on any more: what they wait for comes after the next start.
+func (a *App) whileSagasRun(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.Header.Values("Prefer")) > 0 {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(a.sagasRun, cancel)()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
 }

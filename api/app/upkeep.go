@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"onced/kv"
@@ -48,9 +49,17 @@ func (a *App) upkeepOnce(ctx context.Context) {
 // announce prints what a person should read at the start, and the first token
 // when there has never been one.
 func (a *App) announce(ctx context.Context) error {
-	c := a.o.Loaded.Config
-	_, err := fmt.Fprintf(a.o.Notice, "onced %s is listening at http://%s\ndata: %s\n",
-		a.o.Version, a.Addr("api"), c.Data)
+	data, err := filepath.Abs(a.o.Loaded.Config.Data)
+	if err != nil {
+		return fmt.Errorf("app: the folder of the data: %w", err)
+	}
+	made := ""
+	if a.isNew { // whoever expects keys in it has started in the wrong place
+		made = " (a new, empty store: no key is known yet)"
+		a.o.Logger.InfoContext(ctx, "a new, empty store was made", "data", data)
+	}
+	_, err = fmt.Fprintf(a.o.Notice, "onced %s is listening at http://%s\ndata: %s%s\n",
+		a.o.Version, a.Addr("api"), data, made)
 	if err != nil {
 		return err
 	}
@@ -59,7 +68,7 @@ func (a *App) announce(ctx context.Context) error {
 	}
 	_, err = a.parts.auth.Bootstrap(ctx, func(secret string) error {
 		_, err := fmt.Fprintf(a.o.Notice, "\nFirst start. The token of the admin, shown only now:\n\n"+
-			"  %s\n\nKeep it. When it is lost: onced token create --role admin\n", secret)
+			"  %s\n\nKeep it. When it is lost, stop onced, then: onced token create --role admin\n", secret)
 		return err
 	})
 	return err

@@ -733,9 +733,10 @@ func TestListPages(t *testing.T) {
 
 func TestRoles(t *testing.T) {
 	all := []Permission{ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, TokensManage, MetricsRead,
-		RunsOwn, RunsRead, RunsContent, RunsOperate, DefinitionsRead, DefinitionsManage}
-	want := map[Role]string{Metrics: "000001 000000", Client: "100000 100010", Viewer: "010001 010010",
-		Operator: "011101 011110", Admin: "111111 111111", "": "000000 000000", "root": "000000 000000"}
+		RunsOwn, RunsRead, RunsContent, RunsOperate, DefinitionsRead, DefinitionsManage, RequestsSend}
+	want := map[Role]string{Metrics: "000001 000000 0", Client: "100000 100010 1",
+		Viewer: "010001 010010 0", Operator: "011101 011110 0", Admin: "111111 111111 0",
+		"": "000000 000000 0", "root": "000000 000000 0"}
 	for role, bits := range want {
 		bits = strings.ReplaceAll(bits, " ", "")
 		for i, p := range all {

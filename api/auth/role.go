@@ -11,7 +11,7 @@ const (
 	Viewer Role = "viewer"
 	// Operator sees all and resolves what waits for a person.
 	Operator Role = "operator"
-	// Admin may do everything, also make tokens.
+	// Admin may do everything, also make tokens, but send requests to routes.
 	Admin Role = "admin"
 	// Metrics reads the metrics only.
 	Metrics Role = "metrics"
@@ -25,9 +25,13 @@ type Permission string
 
 // The permissions.
 const (
-	// ClaimsOwn: claim keys and send requests as the token's principal, and see
-	// that principal's claims with their content.
+	// ClaimsOwn: claim keys as the token's principal, and see that principal's claims
+	// with their content.
 	ClaimsOwn Permission = "claims:own"
+	// RequestsSend: send requests to routes as the token's principal. Nobody has it
+	// who has other work too: the order that a shop has paid would be paid once more
+	// under the key of an admin.
+	RequestsSend Permission = "requests:send"
 	// ClaimsRead: see the claims of all principals, without intents and results.
 	ClaimsRead Permission = "claims:read"
 	// ClaimsContent: see their intents and results too.
@@ -62,7 +66,7 @@ var grants = map[Role][]Permission{
 	Admin: {ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, RunsOwn, RunsRead, RunsContent,
 		RunsOperate, DefinitionsRead, DefinitionsManage, TokensManage, MetricsRead},
 	Metrics: {MetricsRead},
-	Client:  {ClaimsOwn, RunsOwn, DefinitionsRead},
+	Client:  {ClaimsOwn, RequestsSend, RunsOwn, DefinitionsRead},
 }
 
 // Roles returns the roles in the order from seeing to ruling.

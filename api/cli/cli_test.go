@@ -319,6 +319,11 @@ func TestVersion(t *testing.T) {
 		!strings.Contains(got.out, runtime.Version()) {
 		t.Errorf("%+v", got)
 	}
+	for _, words := range []string{"--version", "-version", "-v"} {
+		if got := run(t, words); got != run(t, "version") {
+			t.Errorf("%s: %+v", words, got)
+		}
+	}
 	var b build
 	if err := json.Unmarshal([]byte(run(t, "version", "--output=json").out), &b); err != nil ||
 		b.Go != runtime.Version() || b.Version == "" {
@@ -495,5 +500,30 @@ func TestTyped(t *testing.T) {
 		if got := typed(program); got != want {
 			t.Errorf("%q: %q, want %q", program, got, want)
 		}
+	}
+}
+
+// Whoever starts in the wrong folder, or misnames the file, is told that nothing
+// is guarded, and which file may have been meant.
+func TestNoRoutesIsSaid(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const said = "routes: has no entry"
+	got := run(t, "config", "check")
+	if got.code != 0 || !strings.Contains(got.errors, "warning: default: "+said) ||
+		!strings.Contains(got.errors, "there is no onced.yaml in this folder") {
+		t.Errorf("without a file: %+v", got)
+	}
+	os.WriteFile("onced.yml", []byte("routes: [{path: /a, upstream: 'http://h'}]\n"), 0o600)
+	if got := run(t, "config", "check"); !strings.Contains(got.errors, "is onced.yml your file?") {
+		t.Errorf("with onced.yml: %+v", got)
+	}
+	if got := run(t, "config", "check", "--config=onced.yml"); strings.Contains(got.errors, said) {
+		t.Errorf("with its name: %+v", got)
+	}
+	await(t, startService(t, "").errs, said)
+	s := startService(t, "routes: []\n")
+	s.stop()
+	if strings.Contains(s.errs.String(), said) {
+		t.Errorf("none are wanted: %s", s.errs)
 	}
 }

@@ -95,6 +95,9 @@ func (f *flags) addOutput() {
 // dispatch finds the command, reads its flags and runs it.
 func dispatch(ctx context.Context, env Env, s *signals) error {
 	cmd, path, args := root(), "onced", env.Args
+	if len(args) > 0 && slices.Contains([]string{"-v", "-version", "--version"}, args[0]) {
+		args = append([]string{"version"}, args[1:]...) // as other programs have it
+	}
 	for len(cmd.sub) > 0 {
 		if len(args) == 0 {
 			return noCommand(env, cmd, path)

@@ -16,6 +16,7 @@ import (
 	"onced/api/auth"
 	"onced/api/client"
 	"onced/api/config"
+	"onced/api/problem"
 	"onced/kv"
 )
 
@@ -36,7 +37,8 @@ func tokenCommands() *command {
 					f.values["role"] = roles()
 					f.String("role", string(auth.Client),
 						"`ROLE`: metrics, client, viewer, operator or admin")
-					f.String("principal", "", "`ACCOUNT` whose claims it works on; by default NAME")
+					f.String("principal", "", "`ACCOUNT` whose keys it uses; by default NAME. Machines "+
+						"that retry each other's payments share one")
 					f.Duration("expires_in", 0, "its `LIFE`, for example 720h; 0 has no end")
 				},
 			},
@@ -236,11 +238,31 @@ func tokenCreate(ctx context.Context, c *call) error {
 	}
 	return c.withTokens(ctx, func(t tokens) error {
 		made, err := t.create(ctx, spec)
+		if errors.Is(err, auth.ErrNameTaken) || client.Code(err) == problem.NameTaken {
+			return nameTaken(ctx, t, spec, err)
+		}
 		if err != nil {
 			return err
 		}
 		return c.printSecret(made)
 	})
+}
+
+// nameTaken says how to get what the name was meant for. Another name alone would
+// be another account, to which the keys of this one are new.
+func nameTaken(ctx context.Context, t tokens, spec client.TokenSpec, err error) error {
+	account := spec.Name
+	if old, ferr := findToken(ctx, t, spec.Name); ferr == nil {
+		account = old.Principal
+	}
+	role := ""
+	if spec.Role != string(auth.Client) {
+		role = " --role " + spec.Role
+	}
+	return &failure{what: "a live token has the name " + spec.Name, why: err.Error(),
+		try: fmt.Sprintf("onced token rotate %[1]s, when its secret is lost; or onced token create %[1]s-2%[2]s "+
+			"--principal %[3]s, for one more machine of the same account", spec.Name, role, account),
+		code: ExitFailure, err: err}
 }
 
 // roles are the names of the roles.
@@ -257,8 +279,12 @@ func (c *call) printSecret(made client.NewToken) error {
 	if c.flags.output != "table" {
 		return c.printOne(made, nil)
 	}
-	_, _ = fmt.Fprintf(c.env.Stderr, "token %s of %s (%s); its secret is shown only now:\n",
-		made.Token.ID, made.Token.Name, made.Token.Role)
+	account := ""
+	if made.Token.Principal != made.Token.Name {
+		account = ", of the account " + made.Token.Principal
+	}
+	_, _ = fmt.Fprintf(c.env.Stderr, "token %s of %s (%s%s); its secret is shown only now:\n",
+		made.Token.ID, made.Token.Name, made.Token.Role, account)
 	_, err := fmt.Fprintln(c.env.Stdout, made.Secret)
 	return err
 }

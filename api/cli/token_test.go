@@ -24,8 +24,13 @@ func tokensVia(t *testing.T, via func(words ...string) result) {
 		t.Fatalf("create: %+v", made)
 	}
 	if again := via("token", "create", "shop"); again.code != ExitFailure ||
-		!strings.Contains(again.errors, "name") {
+		!strings.Contains(again.errors, "onced: a live token has the name shop\n") ||
+		!strings.Contains(again.errors, "  try: onced token rotate shop, when its secret is lost; "+
+			"or onced token create shop-2 --principal acme, for one more machine of the same account\n") {
 		t.Errorf("the same name: %+v", again)
+	}
+	if !strings.Contains(made.errors, "of shop (client, of the account acme)") {
+		t.Errorf("create does not say of which account: %+v", made)
 	}
 	if bad := via("token", "create", "x", "--role=king"); bad.code != ExitUsage ||
 		!strings.Contains(bad.errors, "role") {

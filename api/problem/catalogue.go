@@ -125,7 +125,8 @@ var catalogue = []Entry{
 	{UnsupportedMediaType, http.StatusUnsupportedMediaType, "The content type is not supported",
 		"Send Content-Type: application/json.", 0},
 	{Mismatch, http.StatusUnprocessableEntity, "The key was used for another request",
-		"Use a new key for a new payment. A retry repeats the first request byte for byte.", 0},
+		"Is it the same payment? Then repeat the first request byte for byte. Only a new payment gets a new " +
+			"key.", 0},
 	{Refused, http.StatusUnprocessableEntity, "This did not happen and will not",
 		"A person has decided so. A new attempt is a new payment, and needs a new key.", 0},
 	{InvalidDefinition, http.StatusUnprocessableEntity, "The definition has mistakes",

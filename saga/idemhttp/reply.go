@@ -173,7 +173,8 @@ func (h *Handler) otherError(r *http.Request, err error) *Problem {
 	case errors.As(err, &mismatch):
 		return &Problem{Code: CodeMismatch, Param: h.cfg.KeyHeader,
 			Detail: "the key was first used with another " +
-				"method, path, query, content type or body; another request needs another key"}
+				"method, path, query, content type or body; is this the same order? then send the same " +
+				"request; another order needs another key"}
 	case errors.As(err, &invalid) && invalid.Field == "key":
 		return badKey(h.cfg.KeyHeader, invalid.Problem+"; "+invalid.Remedy)
 	case errors.Is(err, kv.ErrNoSpace):
