@@ -170,10 +170,11 @@ func (s *Server) lookedUp(c echo.Context) error {
 	var in struct {
 		resultBody
 
-		Token         string `json:"token"`
-		Answer        string `json:"answer"`
-		SettlesAfterS int64  `json:"settles_after_s"`
-		Reason        string `json:"reason"`
+		Token         string  `json:"token"`
+		Answer        string  `json:"answer"`
+		SettlesAfterS int64   `json:"settles_after_s"`
+		Reason        string  `json:"reason"`
+		AskedAt       *string `json:"asked_at"`
 	}
 	return s.verb(c, &in, func(ctx context.Context, id claim.ID) (claim.Decision, error) {
 		a, ok := answers[in.Answer]
@@ -184,14 +185,44 @@ func (s *Server) lookedUp(c echo.Context) error {
 		if a == claim.FoundNothing && (in.SettlesAfterS < 1 || in.SettlesAfterS > most) {
 			return claim.Decision{}, outOfRange("settles_after_s", 1, most)
 		}
+		asked, err := s.askedAt(ctx, id, in.AskedAt)
+		if err != nil {
+			return claim.Decision{}, err
+		}
 		res, err := in.result()
 		if err != nil {
 			return claim.Decision{}, err
 		}
 		return s.deps.Book.LookedUp(ctx, claim.Ref{ID: id, Token: in.Token}, claim.Finding{Answer: a,
-			Result: res, SettlesAfter: seconds(in.SettlesAfterS),
+			Result: res, SettlesAfter: seconds(in.SettlesAfterS), AskedAt: asked,
 			Reason: cleanText(in.Reason, claim.MaxReason)})
 	})
+}
+
+// askedAt reads when a look-up began; nil is the zero time. One before the claim is
+// that of another look-up, and one in the future of another clock.
+func (s *Server) askedAt(ctx context.Context, id claim.ID, text *string) (time.Time, error) {
+	if text == nil {
+		return time.Time{}, nil
+	}
+	bad := func(detail string) (time.Time, error) { return time.Time{}, invalidField("asked_at", detail) }
+	at, err := time.Parse(time.RFC3339, *text)
+	if err != nil {
+		return bad("it is not an instant as in RFC 3339, for example 2026-01-31T12:00:00.000Z")
+	}
+	if at.After(s.deps.Clock.Now()) {
+		return bad("it is in the future; the clock of onced counts: leave it out, or take updated_at as the claim " +
+			"had it when you took it over")
+	}
+	cl, ok, err := s.deps.Book.Get(ctx, id)
+	if err != nil {
+		return time.Time{}, err
+	}
+	// What was answered has milliseconds.
+	if ok && at.Before(cl.Record.CreatedAt.Truncate(time.Millisecond)) {
+		return bad("it is before the claim was made, at " + instant(cl.Record.CreatedAt))
+	}
+	return at, nil
 }
 
 func (s *Server) repeat(c echo.Context) error {

@@ -387,7 +387,8 @@ func TestContractOfEveryOperation(t *testing.T) {
 	r.ask("acme", "POST "+path+"/repeat", map[string]any{"token": tokenB, "key_valid_for_s": 3600}).want(t,
 		200, "")
 	a := r.ask("acme", "POST "+path+"/looked_up", map[string]any{"token": tokenB, "answer": "nothing",
-		"settles_after_s": 10, "reason": "still empty"}).want(t, 200, "")
+		"settles_after_s": 10, "reason": "still empty",
+		"asked_at": instant(r.clock.Now())}).want(t, 200, "")
 	if a.text("outcome") != "still_unknown" || a.at("retry_after_s") != 10.0 {
 		t.Errorf("%s", a.raw)
 	}

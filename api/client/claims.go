@@ -187,6 +187,11 @@ type Finding struct {
 	// SettlesAfterS is how many seconds after a send the callee is sure to show
 	// it; required for "nothing".
 	SettlesAfterS int64
+	// AskedAt is when the look-up began, by the clock of onced, for "nothing": what
+	// the callee did not show counts from then. Give it for a look-up that may take
+	// long; Claim.UpdatedAt as the takeover answered it is always right. Zero means the
+	// instant at which onced hears of it.
+	AskedAt time.Time
 	// Reason is a text for people.
 	Reason string
 }
@@ -196,6 +201,9 @@ func (c *Client) LookedUp(ctx context.Context, ref Ref, f Finding) (Answer, erro
 	in := f.Result.members(map[string]any{"answer": f.Answer})
 	if f.SettlesAfterS != 0 {
 		in["settles_after_s"] = f.SettlesAfterS
+	}
+	if !f.AskedAt.IsZero() {
+		in["asked_at"] = f.AskedAt.UTC().Format(time.RFC3339Nano)
 	}
 	if f.Reason != "" {
 		in["reason"] = f.Reason

@@ -124,17 +124,23 @@ func TestEveryCallOfAnOwner(t *testing.T) {
 	}
 	again := request("k4")
 	again.Token, again.TakeOver, again.Intent = "owner-token-0002", true, json.RawMessage(`1`)
-	if a, err := shop.Claim(ctx, again); err != nil || a.Outcome != "took_over" || !a.EarlierOutcomeUnknown ||
-		a.DownstreamKey == "" {
-		t.Errorf("take over: %+v %v", a, err)
+	took, err := shop.Claim(ctx, again)
+	if err != nil || took.Outcome != "took_over" || !took.EarlierOutcomeUnknown || took.DownstreamKey == "" {
+		t.Fatalf("take over: %+v %v", took, err)
 	}
 	ref.Token = again.Token
 	if a, err := shop.Repeat(ctx, ref, 3600); err != nil || a.Outcome != "may_resend" {
 		t.Errorf("repeat: %+v %v", a, err)
 	}
-	a, err := shop.LookedUp(ctx, ref, client.Finding{Answer: "nothing", SettlesAfterS: 3600, Reason: "empty"})
+	a, err := shop.LookedUp(ctx, ref, client.Finding{Answer: "nothing", SettlesAfterS: 3600, Reason: "empty",
+		AskedAt: took.Claim.UpdatedAt})
 	if err != nil || a.Outcome != "still_unknown" || a.RetryAfterS != 3600 {
 		t.Errorf("looked up: %+v %v", a, err)
+	}
+	_, err = shop.LookedUp(ctx, ref, client.Finding{Answer: "nothing", SettlesAfterS: 1,
+		AskedAt: took.Claim.CreatedAt.Add(-time.Second)})
+	if p, ok := errors.AsType[*problem.Problem](err); !ok || p.Param != "asked_at" {
+		t.Errorf("a look-up before the claim: %v", err)
 	}
 	if a, err := shop.LookedUp(ctx, ref, client.Finding{Answer: "done",
 		Result: client.Result{JSON: json.RawMessage(`2`)}}); err != nil || a.Outcome != "finished" {
