@@ -25,9 +25,11 @@ import (
 // service behind and, after a blank, the folder for the file.
 const skeletonEnv = "E2E_SKELETON"
 
-// serveSkeleton does for each request what a claim costs at the very least: a
-// commit, a call of the service behind, and a commit, with rows of 300 bytes. It
-// reads no key, stores no answer and guards nothing.
+// serveSkeleton does for each request what it costs at the very least: commits of
+// rows of 300 bytes, and a call of the service behind between each two. For a claim
+// (/) those are two and one, for a saga of three steps (/saga) four and three, and
+// when its third step is refused and two are undone (/undone) six and five. It reads
+// no key, stores no answer and guards nothing.
 func serveSkeleton() {
 	upstream, dir, _ := strings.Cut(os.Getenv(skeletonEnv), " ")
 	g, err := baretest.Open(filepath.Join(dir, "bare.db"))
@@ -36,10 +38,7 @@ func serveSkeleton() {
 		return
 	}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConns: 600, MaxIdleConnsPerHost: 600}}
-	work := func(key string) error {
-		if err := g.Put([]byte(key+"-0"), make([]byte, 300)); err != nil {
-			return err
-		}
+	call := func() error {
 		req, err := http.NewRequestWithContext(context.Background(), "POST", upstream+"/charges",
 			strings.NewReader(payload))
 		if err != nil {
@@ -52,8 +51,20 @@ func serveSkeleton() {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		return g.Put([]byte(key+"-1"), make([]byte, 300))
+		return nil
 	}
+	work := func(key string, calls int) error {
+		for i := range calls {
+			if err := g.Put([]byte(key+"-"+strconv.Itoa(i)), make([]byte, 300)); err != nil {
+				return err
+			}
+			if err := call(); err != nil {
+				return err
+			}
+		}
+		return g.Put([]byte(key+"-last"), make([]byte, 300))
+	}
+	calls := map[string]int{"/": 1, "/saga": 3, "/undone": 5}
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		fmt.Println(err)
@@ -63,7 +74,7 @@ func serveSkeleton() {
 	server := &http.Server{ReadHeaderTimeout: time.Minute,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
-			if err := work(r.Header.Get("Idempotency-Key")); err != nil {
+			if err := work(r.Header.Get("Idempotency-Key"), calls[r.URL.Path]); err != nil {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
@@ -86,6 +97,7 @@ type benched struct {
 }
 
 const benchYAML = `
+sagas: {definitions: [sagas]}
 routes:
 - {path: /charges, name: repeatable, upstream: UPSTREAM, repeatable: true}
 - path: /b/charges
@@ -99,14 +111,18 @@ routes:
 func newBenched(b *testing.B) *benched {
 	g := newGateway(b)
 	g.mu.Lock()
-	g.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
 		g.got0()
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/declined" {
+			w.WriteHeader(http.StatusPaymentRequired)
+		}
 		_, _ = io.WriteString(w, `{"ok":true}`)
 		return true
 	}
 	g.mu.Unlock()
-	s := &benched{service: start(b, g, benchYAML)}
+	s := &benched{service: startWith(b, g, benchYAML, map[string]string{
+		"good": sagaOf("good", "/orders"), "bad": sagaOf("bad", "/declined")})}
 	said := newLines()
 	self, err := os.Executable()
 	if err != nil {
@@ -156,7 +172,7 @@ func load(b *testing.B, clients int, next func() *http.Request) measured {
 				}
 				_, _ = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
-				if resp.StatusCode != 200 {
+				if resp.StatusCode/100 != 2 {
 					b.Error(resp.Status)
 					return
 				}

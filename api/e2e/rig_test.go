@@ -104,6 +104,12 @@ type service struct {
 // address of g.
 func start(t testing.TB, g *gateway, yaml string) *service {
 	t.Helper()
+	return startWith(t, g, yaml, nil)
+}
+
+// startWith is start with definitions of sagas in the folder sagas, by name.
+func startWith(t testing.TB, g *gateway, yaml string, definitions map[string]string) *service {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -113,6 +119,9 @@ func start(t testing.TB, g *gateway, yaml string) *service {
 			MaxIdleConnsPerHost: 64},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	s.write(strings.ReplaceAll(yaml, "UPSTREAM", "http://"+g.addr))
+	for name, text := range definitions {
+		s.writeFile("sagas/"+name+".yaml", strings.ReplaceAll(text, "UPSTREAM", "http://"+g.addr))
+	}
 	s.cmd = exec.CommandContext(context.Background(), self, "serve", "--listen=127.0.0.1:0",
 		"--store.min_free=0", "--log.format=json")
 	s.cmd.Dir, s.cmd.Env = s.dir, []string{programEnv + "=1", "HOME=" + s.dir, "GATEWAY_TOKEN=sesame-gateway"}
@@ -155,7 +164,16 @@ func (s *service) newToken(name, role string) string {
 
 func (s *service) write(yaml string) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, "onced.yaml"), []byte(yaml), 0o600); err != nil {
+	s.writeFile("onced.yaml", yaml)
+}
+
+func (s *service) writeFile(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 }
