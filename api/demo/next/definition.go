@@ -41,7 +41,7 @@ steps:
   repeatable: 24h
   undo_when_absent: safe
   settles_after: SETTLES
-  retry: &often {attempts: 10, first: 300ms, most: 2s, undo_attempts: 12}
+  retry: RETRY
 
 # This one ignores keys: each call redeems. What a call in doubt has done is looked up.
 - name: voucher
@@ -64,7 +64,7 @@ steps:
     refused: "${reply.status == 200 && reply.body.status == 'failed'}"
     absent: "${reply.status == 404}"
   settles_after: SETTLES
-  retry: *often
+  retry: RETRY
 
 # The gateway ignores keys too. It answers 202 and calls back when it has charged. What
 # it does not say in time is looked up.
@@ -96,7 +96,7 @@ steps:
     refused: "${signal.body.status == 'failed'}"
     output: {id: "${signal.body.id}"}
   settles_after: SETTLES
-  retry: *often
+  retry: RETRY
 
 # The order is made last, so nothing has to take it back.
 - name: order
@@ -117,7 +117,7 @@ steps:
   repeatable: 24h
   nothing_to_undo: true
   settles_after: SETTLES
-  retry: *often
+  retry: RETRY
 `
 
 // awaitFor is how long a run waits for the callback of its charge before it looks the
@@ -128,5 +128,6 @@ const awaitFor = 2500
 func definition(base string) []byte {
 	ms := func(n int64) string { return fmt.Sprintf("%dms", n) }
 	return []byte(strings.NewReplacer("BASE", base, "TIMEOUT", ms(callee.CallTimeout.Milliseconds()),
-		"SETTLES", ms(callee.SettlesAfter.Milliseconds()), "AWAIT", ms(awaitFor)).Replace(definitionText))
+		"SETTLES", ms(callee.SettlesAfter.Milliseconds()), "AWAIT", ms(awaitFor), "RETRY",
+		"{attempts: 10, first: 300ms, most: 2s, undo_attempts: 12}").Replace(definitionText))
 }
