@@ -98,7 +98,8 @@ func TestGuardedIsBlocked(t *testing.T) {
 	s := newCounting(t, nil, (*httptest.Server).Start)
 	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
 	c := newClient(t, Config{})
-	for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
+	for _, host := range []string{"127.0.0.1", "localhost", "LOCALHOST", "[::ffff:127.0.0.1]",
+		"[::ffff:7f00:1]",
 		"0.0.0.0", "169.254.169.254", "10.0.0.1"} {
 		for _, how := range []How{{}, {Resend: true}, {Fresh: true}} {
 			e := c.fails(t, request(t, "POST", "http://"+host+":"+port+"/p?secret", "b"), how, Blocked, false)
@@ -187,8 +188,10 @@ func TestNothingSent(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		c.fails(t, request(t, "POST", "http://"+l.Addr().String(), "b").WithContext(ctx), how, Canceled, false)
-		c.fails(t, &http.Request{Method: "POST", URL: &url.URL{Scheme: "ftp", Host: "h"}}, how, NotValid, false)
+		c.fails(t, request(t, "POST", "http://"+l.Addr().String(), "b").WithContext(ctx), how, Canceled,
+			false)
+		c.fails(t, &http.Request{Method: "POST", URL: &url.URL{Scheme: "ftp", Host: "h"}}, how, NotValid,
+			false)
 	}
 	if e := (&Error{Kind: 200}); e.Kind.String() != Failed.String() {
 		t.Error("an unknown kind has no text")
@@ -208,14 +211,18 @@ func TestSent(t *testing.T) {
 		{"breaks off in the header", "HTTP/1.1 200 OK\r\nA: b\r\n", Broken},
 		{"breaks off in the body", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", Broken},
 		{"breaks off in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab", Broken},
-		{"breaks off before the last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
+		{"breaks off before the last chunk",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
 			Broken},
-		{"has chunks that are none", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n", Broken},
+		{"has chunks that are none", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nab\r\n",
+			Broken},
 		{"says nonsense", "220 mail.example ESMTP\r\n", NotHTTP},
 		{"has a header without end", "HTTP/1.1 200 OK\r\nA: " + long + "\r\n\r\n", NotHTTP},
-		{"has headers without end", "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", DefaultMaxHeader/4) + "\r\n",
+		{"has headers without end", "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", DefaultMaxHeader/4) +
+			"\r\n",
 			NotHTTP},
-		{"has informational answers without end", strings.Repeat("HTTP/1.1 103 Hm\r\nA: b\r\n\r\n", 10_000), NotHTTP},
+		{"has informational answers without end", strings.Repeat("HTTP/1.1 103 Hm\r\nA: b\r\n\r\n", 10_000),
+			NotHTTP},
 		{"has two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", NotHTTP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -226,7 +233,8 @@ func TestSent(t *testing.T) {
 				}
 			})
 			client := newClient(t, Config{})
-			for _, how := range []How{trusted, {Trust: Trusted, Resend: true}, {Trust: Trusted, Fresh: true}} {
+			for _, how := range []How{trusted, {Trust: Trusted, Resend: true}, {Trust: Trusted,
+				Fresh: true}} {
 				e := client.fails(t, request(t, "POST", s.url(), "b"), how, c.kind, true)
 				if strings.Contains(e.Error(), "ESMTP") {
 					t.Errorf("the text has what the callee sent: %v", e)
@@ -300,7 +308,8 @@ func TestReadBody(t *testing.T) {
 	for _, c := range []struct {
 		size    int
 		chunked bool
-	}{{0, false}, {0, true}, {1, false}, {limit - 1, false}, {limit, false}, {limit, true}, {limit + 1, false},
+	}{{0, false}, {0, true}, {1, false}, {limit - 1, false}, {limit, false}, {limit, true}, {limit + 1,
+		false},
 		{limit + 1, true}, {3 * limit, false}, {3 * limit, true}} {
 		s := newCounting(t, func(w http.ResponseWriter, _ *http.Request) {
 			if !c.chunked {
@@ -338,7 +347,8 @@ func TestReadBody(t *testing.T) {
 func TestSwitchingProtocols(t *testing.T) {
 	s := newRaw(t, func(_ int, conn net.Conn, r *bufio.Reader) {
 		if _, err := readRequest(r); err == nil {
-			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			_, _ = io.WriteString(conn,
+				"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
 			hold(r)
 		}
 	})

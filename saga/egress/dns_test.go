@@ -184,7 +184,8 @@ func TestNamedHost(t *testing.T) {
 		return []string{"169.254.169.254"}
 	})
 	c := newClient(t, Config{Allow: []string{"shop.internal:" + port}, Resolver: names.resolver()})
-	if _, _, err := c.get(request(t, "POST", "http://SHOP.internal.:"+port, "b"), How{Fresh: true}); err != nil {
+	if _, _, err := c.get(request(t, "POST", "http://SHOP.internal.:"+port, "b"),
+		How{Fresh: true}); err != nil {
 		t.Error(err)
 	}
 	c.fails(t, request(t, "POST", "http://shop.internal:"+port, "b"), How{Fresh: true}, Blocked, false)

@@ -151,7 +151,8 @@ func TestGuardEveryAddress(t *testing.T) {
 		b[0], b[1], b[15] = byte(hi>>8), byte(hi), 1
 		v6 := netip.AddrFrom16(b)
 		for _, addr := range []netip.Addr{v4, mapped, v6} {
-			bad := addr.Unmap().IsPrivate() || addr.Unmap().IsLoopback() || addr.Unmap().IsLinkLocalUnicast() ||
+			bad := addr.Unmap().IsPrivate() || addr.Unmap().IsLoopback() ||
+				addr.Unmap().IsLinkLocalUnicast() ||
 				addr.Unmap().IsMulticast() || addr.Unmap().IsUnspecified() || !addr.Unmap().IsGlobalUnicast()
 			err := l.check(netip.AddrPortFrom(addr, 1).String(), false)
 			if bad && err == nil {
@@ -205,7 +206,8 @@ func TestAllow(t *testing.T) {
 // nothing else that is not public.
 func TestAllowNames(t *testing.T) {
 	for _, c := range []struct{ entry, yes, no string }{
-		{"shop.internal", "shop.internal:80 SHOP.internal:443 shop.internal.:1", "a.shop.internal:80 internal:80"},
+		{"shop.internal", "shop.internal:80 SHOP.internal:443 shop.internal.:1",
+			"a.shop.internal:80 internal:80"},
 		{"Shop.Internal.", "shop.internal:80", "shop.internalx:80"},
 		{"shop:8080", "shop:8080", "shop:80 shop:18080"},
 		{"xn--bcher-kva.example", "xn--bcher-kva.example:1", "bcher.example:1"},
@@ -227,12 +229,14 @@ func TestAllowNames(t *testing.T) {
 		}
 	}
 	var l allowList
-	for _, addr := range []string{"10.0.0.1:1", "127.0.0.1:1", "[::1]:1", "[fd00::1]:1", "100.64.0.1:1", "8.8.8.8:1"} {
+	for _, addr := range []string{"10.0.0.1:1", "127.0.0.1:1", "[::1]:1", "[fd00::1]:1", "100.64.0.1:1",
+		"8.8.8.8:1"} {
 		if err := l.check(addr, true); err != nil {
 			t.Errorf("a named host at %s: %v", addr, err)
 		}
 	}
-	for _, addr := range []string{"169.254.169.254:1", "0.0.0.0:1", "[fe80::1]:1", "224.0.0.1:1", "[fd00:ec2::254]:1",
+	for _, addr := range []string{"169.254.169.254:1", "0.0.0.0:1", "[fe80::1]:1", "224.0.0.1:1",
+		"[fd00:ec2::254]:1",
 		"100.100.100.200:1", "168.63.129.16:1", "[64:ff9b::a00:1]:1", "[2002:a00:1::]:1", "[::]:1"} {
 		if l.check(addr, true) == nil {
 			t.Errorf("a named host is let through to %s", addr)

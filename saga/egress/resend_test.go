@@ -27,7 +27,8 @@ func newBreaking(t *testing.T) *breaking {
 			if err != nil {
 				return
 			}
-			b.arrived <- req.Method + " " + req.Header.Get("Idempotency-Key") + req.Header.Get("X-Idempotency-Key")
+			b.arrived <- req.Method + " " + req.Header.Get("Idempotency-Key") +
+				req.Header.Get("X-Idempotency-Key")
 			if i == 0 {
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") // as above
 			}
@@ -110,7 +111,8 @@ func TestSafeMethodsSentOnce(t *testing.T) {
 func TestFreshNeverBreaks(t *testing.T) {
 	s, client := newBreaking(t), newClient(t, Config{})
 	for range 3 {
-		if _, _, err := client.get(request(t, "POST", s.url(), "b"), How{Trust: Trusted, Fresh: true}); err != nil {
+		if _, _, err := client.get(request(t, "POST", s.url(), "b"), How{Trust: Trusted,
+			Fresh: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -208,7 +210,8 @@ func TestHTTP2(t *testing.T) {
 	}{{trusted, "HTTP/1.1"}, {How{Trust: Trusted, Resend: true}, "HTTP/2.0"},
 		{How{Trust: Trusted, Fresh: true}, "HTTP/1.1"}} {
 		for range 3 {
-			if _, body, err := client.get(request(t, "POST", s.URL, "b"), c.how); body != c.proto || err != nil {
+			if _, body, err := client.get(request(t, "POST", s.URL, "b"), c.how); body != c.proto ||
+				err != nil {
 				t.Errorf("%+v: %q, %v; want %s", c.how, body, err, c.proto)
 			}
 		}
@@ -225,7 +228,8 @@ func TestHTTP2(t *testing.T) {
 		s.StartTLS()
 	})
 	client = newClient(t, Config{RootCAs: poolOf(held.Certificate())})
-	client.fails(t, request(t, "POST", held.URL, "b").WithContext(ctx), How{Trust: Trusted, Resend: true}, Canceled,
+	client.fails(t, request(t, "POST", held.URL, "b").WithContext(ctx), How{Trust: Trusted, Resend: true},
+		Canceled,
 		true)
 }
 

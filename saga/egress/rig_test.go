@@ -64,7 +64,8 @@ func (c *Client) fails(t *testing.T, req *http.Request, how How, kind Kind, sent
 		t.Fatalf("status %d, error %v; want %q", status, err, kind)
 	}
 	if e.Kind != kind || e.Sent != sent {
-		t.Errorf("%v (kind %q, sent %v, below: %v); want kind %q, sent %v", e, e.Kind, e.Sent, e.Err, kind, sent)
+		t.Errorf("%v (kind %q, sent %v, below: %v); want kind %q, sent %v", e, e.Kind, e.Sent, e.Err, kind,
+			sent)
 	}
 	return e
 }

@@ -130,7 +130,8 @@ func TestBadTLS(t *testing.T) {
 				roots = c.roots
 			}
 			client := newClient(t, Config{RootCAs: poolOf(roots.cert)})
-			for _, how := range []How{trusted, {Trust: Trusted, Resend: true}, {Trust: Trusted, Fresh: true}} {
+			for _, how := range []How{trusted, {Trust: Trusted, Resend: true}, {Trust: Trusted,
+				Fresh: true}} {
 				e := client.fails(t, request(t, "POST", s.URL, "b"), how, NoTLS, false)
 				if !strings.Contains(e.Error(), c.text) {
 					t.Errorf("%v, want %q", e, c.text)
@@ -148,9 +149,11 @@ func TestBadTLS(t *testing.T) {
 func TestNoTLSThere(t *testing.T) {
 	plain := newCounting(t, nil, (*httptest.Server).Start)
 	client := newClient(t, Config{TLSTimeout: 50 * time.Millisecond})
-	client.fails(t, request(t, "POST", "https"+strings.TrimPrefix(plain.URL, "http"), "b"), trusted, NoTLS, false)
+	client.fails(t, request(t, "POST", "https"+strings.TrimPrefix(plain.URL, "http"), "b"), trusted, NoTLS,
+		false)
 	silent := newRaw(t, func(_ int, _ net.Conn, r *bufio.Reader) { hold(r) })
-	client.fails(t, request(t, "POST", "https"+strings.TrimPrefix(silent.url(), "http"), "b"), trusted, TimedOut,
+	client.fails(t, request(t, "POST", "https"+strings.TrimPrefix(silent.url(), "http"), "b"), trusted,
+		TimedOut,
 		false)
 	closing := newRaw(t, func(_ int, _ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() })
 	client.fails(t, request(t, "POST", "https"+strings.TrimPrefix(closing.url(), "http"), "b"), trusted,
@@ -186,7 +189,8 @@ func TestClientCertificate(t *testing.T) {
 		for name, certs := range map[string][]tls.Certificate{"none": nil, "expired": {expired.pair()},
 			"foreign": {foreign.pair()}} {
 			bad := newClient(t, Config{RootCAs: poolOf(ca.cert), Certificates: certs})
-			for _, how := range []How{trusted, {Trust: Trusted, Resend: true}, {Trust: Trusted, Fresh: true}} {
+			for _, how := range []How{trusted, {Trust: Trusted, Resend: true}, {Trust: Trusted,
+				Fresh: true}} {
 				kind := OurCertificate
 				if name == "none" && version == tls.VersionTLS12 {
 					kind = NoTLS // the server does not say more
@@ -265,7 +269,8 @@ func TestAlertAfterSend(t *testing.T) {
 	}()
 	client := newClient(t, Config{RootCAs: poolOf(server.cert)})
 	client.fails(t, request(t, "POST", "https://"+l.Addr().String(), "b"), trusted, Broken, true)
-	for n, want := range map[uint8]bool{0: false, 40: false, 42: true, 46: true, 47: false, 48: true, 80: false,
+	for n, want := range map[uint8]bool{0: false, 40: false, 42: true, 46: true, 47: false, 48: true,
+		80:  false,
 		116: true} {
 		if got := ourCertificate(alert(n)); got != want {
 			t.Errorf("alert %d: %v", n, got)

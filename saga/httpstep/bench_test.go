@@ -20,7 +20,8 @@ func BenchmarkCall(b *testing.B) {
 	})
 	body := []byte(`{"order":"o-1","amount":"12.50"}`)
 	plain := func(b *testing.B, client *http.Client) {
-		req, err := http.NewRequestWithContext(b.Context(), "POST", s.URL+"/charges?x=1", bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(b.Context(), "POST", s.URL+"/charges?x=1",
+			bytes.NewReader(body))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -63,8 +64,9 @@ func BenchmarkCall(b *testing.B) {
 			})
 		})
 	}
-	client := &http.Client{Timeout: saga.DefaultTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: egress.DefaultMaxIdlePerHost,
-		DisableCompression: true}}
+	client := &http.Client{Timeout: saga.DefaultTimeout,
+		Transport: &http.Transport{MaxIdleConnsPerHost: egress.DefaultMaxIdlePerHost,
+			DisableCompression: true}}
 	b.Cleanup(client.CloseIdleConnections)
 	c := newCaller(b, Config{})
 	run("net-http", func(b *testing.B) { plain(b, client) })

@@ -38,9 +38,11 @@ func TestRequest(t *testing.T) {
 	if _, err := c.Do(ctx, req); err != nil {
 		t.Fatal(err)
 	}
-	want := http.Header{"Idempotency-Key": {"k1"}, "Traceparent": {parent}, "Content-Type": {"application/json"},
-		"User-Agent": {"onced"}, "Content-Length": {"7"}, "X-Own": {"1", "2"}, "Accept": {"application/json"}}
-	if fmt.Sprint(got.Header) != fmt.Sprint(want) || body != `{"a":1}` || got.RequestURI != "/a%2Fb/c?d=%2F&e" ||
+	want := http.Header{"Idempotency-Key": {"k1"}, "Traceparent": {parent}, "User-Agent": {"onced"},
+		"Content-Type": {"application/json"}, "Content-Length": {"7"}, "X-Own": {"1", "2"},
+		"Accept": {"application/json"}}
+	if fmt.Sprint(got.Header) != fmt.Sprint(want) || body != `{"a":1}` ||
+		got.RequestURI != "/a%2Fb/c?d=%2F&e" ||
 		got.Method != "POST" {
 		t.Errorf("%s %s %q\n%v\nwant\n%v", got.Method, got.RequestURI, body, got.Header, want)
 	}
@@ -79,8 +81,10 @@ func TestSameBytes(t *testing.T) {
 			var raw strings.Builder
 			r := bufio.NewReader(io.TeeReader(conn, &raw))
 			if req, err := http.ReadRequest(r); err == nil {
-				_, _ = io.Copy(io.Discard, req.Body)                                                // it is in raw
-				_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n") // or it fails
+				_, _ = io.Copy(io.Discard,
+					req.Body) // it is in raw
+				_, _ = io.WriteString(conn,
+					"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n") // or it fails
 			}
 			_ = conn.Close() // the next one is fresh
 			seen <- raw.String()
@@ -124,7 +128,9 @@ func TestNotSent(t *testing.T) {
 		{"body has", func(r *Request) { r.Body = make([]byte, MaxBody+1) }},
 		{"header has", func(r *Request) { r.Header = http.Header{"A": {strings.Repeat("x", MaxHeader)}} }},
 		{"belongs to the connection", func(r *Request) { r.Header = http.Header{"host": {"h"}} }},
-		{"belongs to the connection", func(r *Request) { r.Header = http.Header{"Transfer-Encoding": {"chunked"}} }},
+		{"belongs to the connection", func(r *Request) {
+			r.Header = http.Header{"Transfer-Encoding": {"chunked"}}
+		}},
 		{"not the name", func(r *Request) { r.Header = http.Header{"A B": {"h"}} }},
 		{"no name", func(r *Request) { r.Header = http.Header{"": {"h"}} }},
 		{"control character", func(r *Request) { r.Header = http.Header{"A": {"b\r\nC: d"}} }},
@@ -136,7 +142,8 @@ func TestNotSent(t *testing.T) {
 		req := post(s.URL)
 		x.edit(req)
 		reply, err := c.Do(t.Context(), req)
-		if reply != nil || saga.OutcomeOf(err) != saga.OutcomeRetry || !strings.Contains(err.Error(), x.text) {
+		if reply != nil || saga.OutcomeOf(err) != saga.OutcomeRetry || !strings.Contains(err.Error(),
+			x.text) {
 			t.Errorf("%v (%v), want %q", err, saga.OutcomeOf(err), x.text)
 			continue
 		}
@@ -313,7 +320,10 @@ func TestReplyIsBounded(t *testing.T) {
 
 // TestErr: what the caller reads in a reply becomes an error like ours.
 func TestErr(t *testing.T) {
-	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"status":"declined"}`) })
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w,
+			`{"status":"declined"}`)
+	})
 	reply, err := newCaller(t, Config{}).Do(t.Context(), post(s.URL))
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +334,8 @@ func TestErr(t *testing.T) {
 		if saga.OutcomeOf(err) != want {
 			t.Errorf("%v: %v", m, err)
 		}
-		if m != Done && !strings.HasSuffix(err.Error(), ` answered 200 (refused_if holds): {"status":"declined"}`) {
+		if m != Done && !strings.HasSuffix(err.Error(),
+			` answered 200 (refused_if holds): {"status":"declined"}`) {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
@@ -338,7 +349,8 @@ func TestNotAnAnswer(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.WriteString(conn,
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
 		_, _ = io.Copy(io.Discard, conn) // until it is closed
 	})
 	_, err := newCaller(t, Config{}).Do(t.Context(), post(s.URL))

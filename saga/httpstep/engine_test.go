@@ -3,6 +3,7 @@ package httpstep
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -39,33 +40,42 @@ func newEngine(t *testing.T) *saga.Engine {
 	return e
 }
 
+// shop has points that are spent at the third try, and a charge that is refused. It
+// records the keys that it gets, by path.
+type shop struct {
+	mu    sync.Mutex
+	calls map[string][]string
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.calls[r.URL.Path] = append(s.calls[r.URL.Path], r.Header.Get("Idempotency-Key"))
+	n := len(s.calls[r.URL.Path])
+	s.mu.Unlock()
+	switch {
+	case r.URL.Path == "/points" && n == 1:
+		w.WriteHeader(http.StatusAccepted)
+	case r.URL.Path == "/points" && n == 2:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.URL.Path == "/points":
+		_, _ = io.WriteString(w, `{"spent":3}`) // or the test fails
+	case r.URL.Path == "/charge":
+		w.WriteHeader(http.StatusPaymentRequired)
+		_, _ = fmt.Fprintf(w, `{"code":"card_declined","echo":%q}`, r.Header.Get("Authorization")) // as above
+	}
+}
+
 // TestInARun: a step that is not finished at first, and one that is refused; the run is
 // undone, and its history shows the replies.
 func TestInARun(t *testing.T) {
-	var mu sync.Mutex
-	calls := map[string][]string{}
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		calls[r.URL.Path] = append(calls[r.URL.Path], r.Header.Get("Idempotency-Key"))
-		n := len(calls[r.URL.Path])
-		mu.Unlock()
-		switch {
-		case r.URL.Path == "/points" && n == 1:
-			w.WriteHeader(http.StatusAccepted)
-		case r.URL.Path == "/points" && n == 2:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case r.URL.Path == "/points":
-			_, _ = io.WriteString(w, `{"spent":3}`) // or the test fails
-		case r.URL.Path == "/charge":
-			w.WriteHeader(http.StatusPaymentRequired)
-			_, _ = io.WriteString(w, `{"code":"card_declined","echo":"`+r.Header.Get("Authorization")+`"}`) // as above
-		}
-	})
+	callee := &shop{calls: map[string][]string{}}
+	s := serve(t, callee.ServeHTTP)
 	c := newCaller(t, Config{})
 	call := func(path string) func(context.Context, *saga.Call) ([]byte, error) {
 		return func(ctx context.Context, sc *saga.Call) ([]byte, error) {
-			reply, err := c.Do(ctx, &Request{Method: "POST", URL: s.URL + path, Body: sc.Input, Key: sc.DownstreamKey,
-				Header: http.Header{"Authorization": {"Bearer s3cr3t"}}, Trust: egress.Trusted, Resend: true})
+			reply, err := c.Do(ctx, &Request{Method: "POST", URL: s.URL + path, Body: sc.Input,
+				Key: sc.DownstreamKey, Trust: egress.Trusted, Resend: true,
+				Header: http.Header{"Authorization": {"Bearer s3cr3t"}}})
 			if err != nil {
 				return nil, err
 			}
@@ -77,7 +87,8 @@ func TestInARun(t *testing.T) {
 		return err
 	}
 	d := saga.New("checkout").
-		Step("points", call("/points"), undo, saga.Repeatable(time.Hour), saga.Backoff(time.Millisecond, time.Second)).
+		Step("points", call("/points"), undo, saga.Repeatable(time.Hour),
+			saga.Backoff(time.Millisecond, time.Second)).
 		Step("charge", call("/charge"), nil, saga.NothingToUndo())
 	e := newEngine(t)
 	if err := e.Register(d); err != nil {
@@ -88,8 +99,9 @@ func TestInARun(t *testing.T) {
 	if !errors.Is(err, saga.ErrUndone) || !errors.As(err, &refused) || refused.Code != "http_402" {
 		t.Fatalf("%v, %+v", err, refused)
 	}
-	mu.Lock()
-	defer mu.Unlock()
+	callee.mu.Lock()
+	defer callee.mu.Unlock()
+	calls := callee.calls
 	points, back := calls["/points"], calls["/points/back"]
 	if len(points) != 3 || points[0] != points[1] || points[1] != points[2] || len(back) != 1 ||
 		back[0] == points[0] || len(calls["/charge"]) != 1 {
@@ -102,7 +114,8 @@ func TestInARun(t *testing.T) {
 	if run.State.Status != machine.Compensated || strings.Contains(history.String(), "s3cr3t") {
 		t.Errorf("%v: %s", run.State.Status, &history)
 	}
-	for _, want := range []string{"answered 202", "answered 503", `answered 402: {"code":"card_declined","echo":"***"}`} {
+	for _, want := range []string{"answered 202", "answered 503",
+		`answered 402: {"code":"card_declined","echo":"***"}`} {
 		if !strings.Contains(history.String(), want) {
 			t.Errorf("the history has no %q:\n%s", want, &history)
 		}

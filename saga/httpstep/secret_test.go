@@ -26,21 +26,26 @@ const (
 )
 
 func secretRequest(target string) *Request {
+	basic := base64.StdEncoding.EncodeToString([]byte("user:" + basicSecret))
 	return &Request{
-		Method: "POST", URL: target + "/path/" + url.PathEscape(querySecret) + "?q=" + url.QueryEscape(querySecret),
+		Method: "POST", URL: target + "/path/" + url.PathEscape(querySecret) + "?q=" +
+			url.QueryEscape(querySecret),
 		Header: http.Header{"Authorization": {"Bearer " + tokenSecret}, "X-Api-Key": {headerSecret},
 			"Cookie":              {"session=" + headerSecret},
-			"Proxy-Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+basicSecret))}},
-		Body: []byte(bodySecret), Key: "k1", Trust: egress.Trusted, Secrets: []string{querySecret, bodySecret},
+			"Proxy-Authorization": {"Basic " + basic}},
+		Body: []byte(bodySecret), Key: "k1", Trust: egress.Trusted,
+		Secrets: []string{querySecret, bodySecret},
 	}
 }
 
 // leaks reports the secrets in a text, in any form, and large parts of them.
 func leaks(text string) (found []string) {
-	for _, secret := range []string{tokenSecret, querySecret, bodySecret, headerSecret, basicSecret, "s3cr3t"} {
+	for _, secret := range []string{tokenSecret, querySecret, bodySecret, headerSecret, basicSecret,
+		"s3cr3t"} {
 		j, _ := json.Marshal(secret)
 		for _, form := range []string{secret, string(j[1 : len(j)-1]), html.EscapeString(secret),
-			url.QueryEscape(secret), url.PathEscape(secret), base64.StdEncoding.EncodeToString([]byte("user:" + secret))} {
+			url.QueryEscape(secret), url.PathEscape(secret),
+			base64.StdEncoding.EncodeToString([]byte("user:" + secret))} {
 			if strings.Contains(text, form) {
 				found = append(found, form)
 			}
@@ -193,11 +198,12 @@ func FuzzExcerpt(f *testing.F) {
 	f.Add([]byte(strings.Repeat("ab", 300)), "aba", false)
 	f.Fuzz(func(t *testing.T, body []byte, secret string, cut bool) {
 		text := excerpt(body, cut, newMask(&Request{Secrets: []string{secret}}))
-		if len(text) > maxExcerpt+len("…") || !utf8.ValidString(text) || strings.ContainsAny(text, "\n\r\x00\x1b") {
+		if len(text) > maxExcerpt+len("…") || !utf8.ValidString(text) ||
+			strings.ContainsAny(text, "\n\r\x00\x1b") {
 			t.Errorf("%q", text)
 		}
-		if strings.TrimSpace(secret) != "" && !strings.Contains("***… ", secret) && //nolint:gocritic // in this order
-			!strings.ContainsAny(secret, " *…") && strings.Contains(text, secret) {
+		if strings.TrimSpace(secret) != "" && !strings.ContainsAny(secret, " *…") &&
+			strings.Contains(text, secret) {
 			t.Errorf("%q has %q", text, secret)
 		}
 	})
