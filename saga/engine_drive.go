@@ -12,16 +12,28 @@ import (
 // driver works on one run. There is at most one per run, so a call that is under way
 // in this process is its own.
 type driver struct {
-	dirty bool // the run has changed by other hands
+	dirty bool    // the run has changed by other hands
+	waits *ticket // for its slot; nil when it has one
 }
 
-// enqueue has the run worked on when a slot is free.
+// enqueue has the run worked on when a slot is free. A run that waits for another slot
+// changes over: what it waited for may never be free.
 func (e *Engine) enqueue(id string, s slot) {
-	if !e.claim(id) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := e.drivers[id]
+	switch {
+	case d != nil && (d.waits == nil || d.waits.slot == s || !e.slots.withdraw(d.waits)):
+		d.dirty = true
 		return
+	case d == nil && e.draining.Load():
+		return
+	case d == nil:
+		d = &driver{}
+		e.drivers[id] = d
 	}
-	e.slots.acquire(s, func() {
-		if !e.begins() {
+	d.waits = e.slots.acquire(s, func() {
+		if !e.begins(id) {
 			e.slots.release(s)
 			e.leave(id, false)
 			return
@@ -30,14 +42,10 @@ func (e *Engine) enqueue(id string, s slot) {
 	})
 }
 
-// claim makes the caller the driver of the run; if it has one, that one looks again.
+// claim makes the caller the driver of a new run.
 func (e *Engine) claim(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if d := e.drivers[id]; d != nil {
-		d.dirty = true
-		return false
-	}
 	if e.draining.Load() {
 		return false
 	}
@@ -45,13 +53,14 @@ func (e *Engine) claim(id string) bool {
 	return true
 }
 
-// begins counts a driver in, unless nothing may begin any more.
-func (e *Engine) begins() bool {
+// begins counts the driver of a run in, unless nothing may begin any more.
+func (e *Engine) begins(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.draining.Load() {
 		return false
 	}
+	e.drivers[id].waits = nil
 	e.work.Add(1)
 	return true
 }

@@ -283,3 +283,69 @@ func (h hookedView) View(ctx context.Context, fn func(kv.Reader) error) error {
 	defer h.after()
 	return h.Store.View(ctx, fn)
 }
+
+// The look-up of the correction did not see the charge yet. When the gateway tells of
+// it again, the correction is itself corrected.
+func TestACorrectionIsCorrected(t *testing.T) {
+	defs := func(o *outside) []*Definition {
+		return twoSteps(AwaitFor(time.Minute), UndoWhenAbsent(), Check(o.check("charge")), Attempts(1))(o)
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"accepted"}
+		s.plan["check charge"] = []string{"dropped", "accepted"} // tells nothing, and then: there is none
+		id := s.started()
+		pass(time.Hour)
+		s.wantStatus(id, machine.Compensated)
+		s.wantCalls("charge, check charge, undo charge")
+		s.stands["charge"] = s.keys["charge"][:1]
+		for _, want := range []string{"charge=1", "", ""} {
+			s.signal(id, "charge", false)
+			settle()
+			s.wantLedger(want)
+		}
+		s.wantCalls("charge, check charge, undo charge, check charge, check charge, undo charge")
+		if k := s.keys["undo charge"]; k[0] == k[1] {
+			t.Error("the second undo has the key of the first")
+		}
+		first := s.view(id).Corrections["charge"]
+		second := s.view(first).Corrections["charge"]
+		if v := s.wantStatus(second, machine.Compensated); v.Parent != first || v.Corrections != nil {
+			t.Errorf("the second correction is %+v", v)
+		}
+	})
+}
+
+// A run waits for a host that hangs. Cancelled, it is undone at its other host at once.
+func TestACancelledRunDoesNotWaitForAHostThatHangs(t *testing.T) {
+	defs := func(o *outside) []*Definition {
+		return []*Definition{New("pay").Step("charge", o.act("charge"), o.undo("charge"), Host("one")).
+			Step("order", o.act("order"), o.undo("order"), Host("two"), Timeout(time.Hour))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		s.stop()
+		s.cfg.PerHost = 1
+		s.boot()
+		s.plan["order"] = []string{"hang"}
+		if _, err := s.engine.Start(s.Context(), s.def(), "hangs", theOrder); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		var waits []string
+		for _, key := range []string{"a", "b", "c"} {
+			st, err := s.engine.Start(s.Context(), s.def(), key, theOrder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits = append(waits, st.Run)
+			settle()
+		}
+		s.wantCalls("charge, order, charge, charge, charge")
+		for _, id := range waits[:2] {
+			s.mustAct(machine.Cancel, id, "")
+			settle()
+			s.wantStatus(id, machine.Compensated)
+		}
+		pass(2 * time.Hour)
+		s.wantStatus(waits[2], machine.Completed)
+	})
+}

@@ -1,6 +1,9 @@
 package saga
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // slot is what a call takes up: one of the engine's, of its definition's and of its
 // host's.
@@ -16,8 +19,14 @@ type slots struct {
 	used    int
 	defs    map[string]int
 	hosts   map[string]int
-	waiting map[slot][]func()
+	waiting map[slot][]*ticket
 	turn    []slot // queues that are not empty, the next one first
+}
+
+// ticket is a place in a queue.
+type ticket struct {
+	slot  slot
+	grant func()
 }
 
 func newSlots(total, perDef, perHost int) *slots {
@@ -28,7 +37,7 @@ func newSlots(total, perDef, perHost int) *slots {
 		perHost = total
 	}
 	return &slots{total: total, perDef: perDef, perHost: perHost, closed: true, defs: map[string]int{},
-		hosts: map[string]int{}, waiting: map[slot][]func(){}}
+		hosts: map[string]int{}, waiting: map[slot][]*ticket{}}
 }
 
 func (s *slots) fits(x slot) bool {
@@ -62,14 +71,35 @@ func (s *slots) try(x slot) bool {
 }
 
 // acquire calls grant, on another goroutine, when it has taken a slot for it.
-func (s *slots) acquire(x slot, grant func()) {
+func (s *slots) acquire(x slot, grant func()) *ticket {
+	t := &ticket{x, grant}
 	s.mu.Lock()
 	if len(s.waiting[x]) == 0 {
 		s.turn = append(s.turn, x)
 	}
-	s.waiting[x] = append(s.waiting[x], grant)
+	s.waiting[x] = append(s.waiting[x], t)
 	s.mu.Unlock()
 	s.grant()
+	return t
+}
+
+// withdraw takes a ticket out of its queue, and reports whether it was there still.
+func (s *slots) withdraw(t *ticket) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue := s.waiting[t.slot]
+	i := slices.Index(queue, t)
+	if i < 0 {
+		return false
+	}
+	if queue = slices.Delete(queue, i, i+1); len(queue) > 0 {
+		s.waiting[t.slot] = queue
+		return true
+	}
+	delete(s.waiting, t.slot)
+	i = slices.Index(s.turn, t.slot)
+	s.turn = slices.Delete(s.turn, i, i+1)
+	return true
 }
 
 func (s *slots) release(x slot) {
@@ -118,7 +148,7 @@ func (s *slots) grant() {
 			delete(s.waiting, x)
 		}
 		s.add(x, 1)
-		go next()
+		go next.grant()
 	}
 }
 

@@ -100,7 +100,7 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 	}
 	s := slot{def: reg.name, host: reg.steps[0].host}
 	if e.serving.Load() && e.slots.try(s) {
-		if e.claim(b.id) && e.begins() {
+		if e.claim(b.id) && e.begins(b.id) {
 			b.held = true
 		} else {
 			e.slots.release(s)

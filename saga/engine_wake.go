@@ -78,7 +78,8 @@ func (e *Engine) release(id string) {
 	})
 }
 
-// correct opens the run that undoes a success that became known too late, once.
+// correct opens the run that undoes a success that became known too late. If the step
+// has one it is told: what it has ended with may be no more true.
 func (c *change) correct(ev machine.Event) error {
 	i := ev.Step
 	if ev.Kind == machine.Result {
@@ -86,9 +87,12 @@ func (c *change) correct(ev machine.Event) error {
 	}
 	ev.Step = i
 	k := correctionKey(c.r.id, c.r.state.Steps[i].Name)
-	_, ok, err := correctionTable.Get(c.w, k)
-	if err != nil || ok || c.reg == nil {
+	row, ok, err := correctionTable.Get(c.w, k)
+	if err != nil || c.reg == nil {
 		return err
+	}
+	if ok {
+		return c.tellCorrection(row.Run, ev)
 	}
 	id, err := c.e.newID()
 	if err != nil {
@@ -108,6 +112,19 @@ func (c *change) correct(ev machine.Event) error {
 		return err
 	}
 	return n.save()
+}
+
+// tellCorrection passes a success on to the run that corrects its step.
+func (c *change) tellCorrection(id string, ev machine.Event) error {
+	next, err := c.e.edit(c.w, id)
+	if err != nil || next == nil || next.reg == nil {
+		return err
+	}
+	ev.Kind, ev.Call = machine.Signal, machine.Call{}
+	if err := next.apply(ev); err != nil {
+		return err
+	}
+	return next.save()
 }
 
 func sortedLabels(m map[string]string) []label {
