@@ -75,7 +75,7 @@ func (c *checker) call(s *section, env *env, methods []string) *callDef {
 		if d.url = c.url(n, s.path("url"), &path, env); d.url != nil {
 			d.query = c.names(s, "query", env)
 		}
-	} else if s.n.get("url") == nil {
+	} else if s.lacks("url") {
 		c.at(s.n, s.path("url"), "is missing; a call has a url")
 	}
 	d.headers = c.headers(s, env)

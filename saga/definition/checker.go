@@ -95,6 +95,7 @@ type section struct {
 	c     *checker
 	n     *node
 	field string
+	meant map[string]bool // keys that are there, misspelled
 }
 
 // section checks that n is an object with no other keys; nil when it is none.
@@ -109,8 +110,22 @@ func (c *checker) section(n *node, field string, keys ...string) *section {
 				strings.Join(keys, ", "))
 		}
 	}
-	return &section{c: c, n: n, field: field}
+	return c.view(n, field, keys)
 }
+
+// view is a section of which the keys are not checked.
+func (c *checker) view(n *node, field string, keys []string) *section {
+	s := &section{c: c, n: n, field: field, meant: map[string]bool{}}
+	for _, k := range n.keys {
+		if !slices.Contains(keys, k.text) {
+			s.meant[nearest(k.text, keys)] = true
+		}
+	}
+	return s
+}
+
+// lacks reports that a key is not there, not even misspelled, which is reported.
+func (s *section) lacks(key string) bool { return s.n.get(key) == nil && !s.meant[key] }
 
 // get returns a value that is there and not empty.
 func (s *section) get(key string) *node {

@@ -117,7 +117,7 @@ func (c *checker) document(n *node) *Document {
 func (c *checker) name(s *section, key string, required bool) string {
 	name, n := s.text(key)
 	switch {
-	case n == nil && s.n.get(key) == nil && required:
+	case n == nil && s.lacks(key) && required:
 		c.at(s.n, s.path(key), "is missing")
 	case n == nil:
 	case key == "version" && !versionForm.MatchString(name), key != "version" && !nameForm.MatchString(name):
@@ -191,7 +191,7 @@ func (c *checker) allSteps(s *section, d *Document) {
 	n := s.get("steps")
 	switch {
 	case n == nil:
-		if s.n.get("steps") == nil {
+		if s.lacks("steps") {
 			c.at(s.n, "steps", "is missing; a definition has at least one step")
 		}
 		return
@@ -231,7 +231,7 @@ func (c *checker) stepNames(n *node) {
 			continue
 		}
 		field := fmt.Sprintf("steps[%d]", i)
-		name := c.name(&section{c: c, n: item, field: field}, "name", true)
+		name := c.name(c.view(item, field, stepKeys), "name", true)
 		if name != "" && slices.ContainsFunc(c.steps[:i], func(s stepType) bool { return s.name == name }) {
 			c.at(item.get("name"), field+".name", "is there twice; every step has a name of its own")
 		}

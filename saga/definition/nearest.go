@@ -1,6 +1,9 @@
 package definition
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // didYouMean proposes the name that was most likely meant, or is empty.
 func didYouMean(written string, names []string) string {
@@ -14,6 +17,11 @@ func didYouMean(written string, names []string) string {
 // is near.
 func nearest(written string, names []string) string {
 	best, least := "", max(2, len(written)/3)+1
+	for _, name := range names {
+		if len(written) > 1 && strings.HasPrefix(name, written) {
+			return name
+		}
+	}
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		if d := distance(written, name); d < least && d < max(len(written), len(name)) {
 			best, least = name, d

@@ -58,6 +58,7 @@ type reader struct {
 	file     string
 	src      []byte
 	nodes    int
+	broken   bool // what was read is not what is written
 	problems Problems
 }
 
@@ -96,7 +97,11 @@ func (r *reader) read() *node {
 		r.fail(1, 1, "", "is empty; a definition has a name and steps")
 		return nil
 	}
-	return r.fromYAML(root, "", 0)
+	n := r.fromYAML(root, "", 0)
+	if r.broken {
+		return nil
+	}
+	return n
 }
 
 func invalidAt(src []byte) int {
@@ -177,6 +182,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 func (r *reader) fromYAML(y *yaml.Node, path string, depth int) *node {
 	n := &node{line: y.Line, col: y.Column}
 	if r.nodes++; r.nodes > maxNodes || depth > maxDepth {
+		r.broken = true
 		if r.nodes == maxNodes+1 || depth == maxDepth+1 {
 			r.fail(y.Line, y.Column, path, fmt.Sprintf(
 				"is too much: a document has at most %d values, %d deep", maxNodes, maxDepth))
@@ -184,6 +190,7 @@ func (r *reader) fromYAML(y *yaml.Node, path string, depth int) *node {
 		return n
 	}
 	if y.Kind == yaml.AliasNode || y.Anchor != "" {
+		r.broken = true
 		r.fail(y.Line, y.Column, path, "is an anchor or an alias; write the value out, they are not "+
 			"supported")
 		return n
@@ -211,8 +218,10 @@ func (r *reader) keyOfYAML(y *yaml.Node, path string) *node {
 	k := &node{kind: stringNode, text: y.Value, line: y.Line, col: y.Column}
 	switch {
 	case y.Kind != yaml.ScalarNode || y.Anchor != "":
+		r.broken = true
 		r.fail(y.Line, y.Column, path, "has a key that is no plain text")
 	case y.ShortTag() == "!!merge":
+		r.broken = true
 		r.fail(y.Line, y.Column, path, "has a merge key <<; write the fields out, it is not supported")
 	}
 	return k

@@ -125,7 +125,7 @@ func (c *checker) action(s *section, d *stepDef, e *env, i int) {
 	out := s.n.get("output")
 	n := s.get("call")
 	if n == nil {
-		if s.n.get("await") == nil {
+		if s.n.get("await") == nil && s.lacks("call") && s.lacks("await") {
 			c.at(s.n, s.path("call"), "is missing; a step has a call, or an await without one")
 		}
 		if out != nil {
@@ -191,7 +191,7 @@ func (c *checker) check(s *section, d *stepDef, e *env) {
 	read := replyEnv(e)
 	d.check.done, d.check.refused = cs.condition("done", read), cs.condition("refused", read)
 	d.check.absent = cs.condition("absent", read)
-	if cs.n.get("done") == nil {
+	if cs.lacks("done") {
 		c.at(cs.n, cs.path("done"), "is missing; say how a reply shows that it happened, such as "+
 			"\"${reply.status == 200}\"")
 	}
@@ -207,6 +207,7 @@ func (c *checker) sameOutput(cs *section, d *stepDef, out *node) {
 	switch {
 	case d.output == nil:
 		return
+	case out == nil && !cs.lacks("output"):
 	case out == nil:
 		c.at(cs.n, cs.path("output"), "is missing; the step has an output, so say how it is read from the "+
 			"reply "+
@@ -238,7 +239,7 @@ func (c *checker) await(s *section, d *stepDef, e *env) {
 		noSecrets: "has no place where a signal is read; secrets stand in headers, query and body of " +
 			"calls only"}
 	d.await.done, d.await.refused = as.condition("done", read), as.condition("refused", read)
-	if as.n.get("done") == nil && (as.n.get("refused") != nil || as.n.get("output") != nil) {
+	if as.lacks("done") && (as.n.get("refused") != nil || as.n.get("output") != nil) {
 		c.at(as.n, as.path("done"), "is missing; say how a signal shows that it happened, or leave "+
 			"refused and "+
 			"output out too")
@@ -275,7 +276,7 @@ func (c *checker) whole(s *section, d *stepDef, last bool) {
 			"them out", said[0])
 	case d.undoWhenAbsent && !hasUndo:
 		c.at(s.key("undo_when_absent"), s.path("undo_when_absent"), "stands without an undo")
-	case !hasUndo && len(said) == 0 && !last && s.n.get("call") != nil:
+	case s.lacks("undo") && len(said) == 0 && !last && s.n.get("call") != nil:
 		c.at(s.n, s.path("undo"), "is missing: give the step an undo, or say what it means that there is "+
 			"none "+
 			"with pivot: true, irreversible: true or nothing_to_undo: true")
