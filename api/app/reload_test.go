@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -42,48 +43,43 @@ func TestIK11_AReloadForgetsNoOutcome(t *testing.T) {
 		_, _ = io.WriteString(w, "charged")
 	}))
 	t.Cleanup(upstream.Close)
-	r := start(t, options(t, "routes:\n- {name: pay, path: /charges, principal: shop, wait: 0s, upstream: "+
-		upstream.URL+"}\n"))
-	parts := r.app.parts
-	deaf.Store = r.app.store
-	var err error
-	if parts.book, err = claim.New(t.Context(), deaf, claim.Config{Feed: parts.feed}); err != nil {
+	o := options(t, "routes:\n- {name: pay, path: /charges, principal: shop, wait: 0s, upstream: "+
+		upstream.URL+"}\n")
+	o.Notice, o.Level, o.Logger = io.Discard, new(slog.LevelVar), slog.New(slog.DiscardHandler)
+	a, err := New(t.Context(), o)
+	if err != nil {
 		t.Fatal(err)
 	}
-	pay := func() (*http.Response, string) {
+	t.Cleanup(func() { _ = a.Close() })
+	deaf.Store = a.store
+	if a.parts.book, err = claim.New(t.Context(), deaf, claim.Config{Feed: a.parts.feed}); err != nil {
+		t.Fatal(err)
+	}
+	reload := func() {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/charges",
-			strings.NewReader("10.00"))
-		if err != nil {
+		if _, err := a.Reload(); err != nil {
 			t.Fatal(err)
 		}
-		req.Header.Set("Idempotency-Key", "k")
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp, string(body)
 	}
-	if _, err := r.app.Reload(); err != nil { // over the store that can be deaf
-		t.Fatal(err)
+	reload() // over the store that can be deaf
+	pay := func(key string) (*http.Response, string) {
+		t.Helper()
+		req := httptest.NewRequest(http.MethodPost, "/charges", strings.NewReader("10.00"))
+		req.Header.Set("Idempotency-Key", key)
+		w := httptest.NewRecorder()
+		a.parts.proxy.ServeHTTP(w, req)
+		return w.Result(), w.Body.String()
 	}
-	if resp, body := pay(); resp.StatusCode != 503 || !strings.Contains(body, "commit_unknown") {
+	if resp, body := pay("k"); resp.StatusCode != 503 || !strings.Contains(body, "commit_unknown") {
 		t.Fatalf("%d %s", resp.StatusCode, body)
 	}
-	if _, err := r.app.Reload(); err != nil {
-		t.Fatal(err)
-	}
-	if resp, body := pay(); resp.StatusCode != 503 || !strings.Contains(body, "commit_unknown") {
+	reload()
+	if resp, body := pay("k"); resp.StatusCode != 503 || !strings.Contains(body, "commit_unknown") {
 		t.Errorf("while the store is deaf: %d %s", resp.StatusCode, body)
 	}
 	deaf.deaf.Store(false)
 	for range 2 {
-		if resp, body := pay(); resp.StatusCode != 201 || body != "charged" ||
+		if resp, body := pay("k"); resp.StatusCode != 201 || body != "charged" ||
 			resp.Header.Get("Idempotency-Replayed") != "true" {
 			t.Errorf("%d %s", resp.StatusCode, body)
 		}
