@@ -107,10 +107,16 @@ func asAPI(err error) error {
 	case errors.Is(err, definition.ErrNotFound):
 		return api.ErrNoDefinition
 	case errors.Is(err, definition.ErrConflict):
-		return api.ErrDefinitionTaken
+		return &taken{err}
 	}
 	return err
 }
+
+// taken is api.ErrDefinitionTaken with the reason of the book.
+type taken struct{ error }
+
+// Is implements the interface of errors.Is.
+func (*taken) Is(target error) bool { return target == api.ErrDefinitionTaken }
 
 func shownAll(all []definition.Stored) []api.Definition {
 	out := make([]api.Definition, len(all))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -53,9 +54,9 @@ func newSagas(ctx context.Context, a *App, log *feed.Feed, files []definitionFil
 		return nil, err
 	}
 	s.book, err = definition.NewBook(a.store, definition.BookConfig{Engine: s.engine, Deps: s.deps(),
-		Secrets: func() []string { return *s.names.Load() }})
+		Secrets: func() []string { return *s.names.Load() }, CheckURL: s.client.Check})
 	if err != nil {
-		return s, nil // XXX until the book is there
+		return nil, err
 	}
 	if err := s.load(ctx, a); err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func newSagas(ctx context.Context, a *App, log *feed.Feed, files []definitionFil
 	if err := s.put(ctx, a, files); err != nil {
 		return nil, err
 	}
-	s.warnSecrets(ctx, a)
+	s.survey(ctx, a)
 	return s, nil
 }
 
@@ -90,22 +91,24 @@ func (s *sagas) reload(a *App, l *config.Loaded) error {
 		return err
 	}
 	s.setSecrets(l.Config.Secrets)
-	s.warnSecrets(a.work, a)
+	s.survey(a.work, a)
 	return nil
 }
 
-// maxWarned bounds how many definitions are looked at for missing secrets.
-const maxWarned = 500
+// maxSurveyed bounds how many definitions are looked at.
+const maxSurveyed = 500
 
-// warnSecrets tells of definitions in use that want a secret which is not there: their
-// calls are not made. Those of files were refused before; these came by the API.
-func (s *sagas) warnSecrets(ctx context.Context, a *App) {
-	all, err := s.book.List(ctx, "", maxWarned)
+// survey names the definitions to the metrics, and tells of those that want a secret
+// which is not there: their calls are not made. Those of files were refused before;
+// these came by the API.
+func (s *sagas) survey(ctx context.Context, a *App) {
+	all, err := s.book.List(ctx, "", maxSurveyed)
 	if err != nil {
 		a.o.Logger.WarnContext(ctx, "the definitions could not be compared with the secrets", "err", err)
 		return
 	}
 	for _, one := range all {
+		a.metrics.NamedDefinitions([]string{one.Name})
 		doc := s.book.Document(one.Name, one.Version)
 		if doc == nil {
 			continue
@@ -150,7 +153,7 @@ func (s *sagas) open(ctx context.Context, a *App) error {
 
 // deps are what calls of definitions need.
 func (s *sagas) deps() definition.Deps {
-	return definition.Deps{Secret: s.secret,
+	return definition.Deps{Caller: s.calls, Secret: s.secret,
 		CallbackURL: func(use definition.CallbackUse) (string, error) {
 			return s.callbacks.URL(use.Run, use.Step, use.Round), nil
 		}}
@@ -247,14 +250,16 @@ func (s *sagas) reason() string {
 func (a *App) serveSagas(ctx context.Context) error {
 	defer a.sagasEnd()
 	ctx, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer stop()
-	go func() {
+	watching.Go(func() {
 		select {
 		case <-a.draining:
 			stop()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	return a.parts.sagas.engine.Serve(ctx)
 }
 
