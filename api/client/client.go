@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ type Config struct {
 	// Token is the secret for the Authorization header; empty sends none.
 	Token string
 	// HTTP sends the requests; nil means a client of its own, with a time-out of
-	// 60 s, no redirects and no proxy.
+	// 60 s beyond what a request asks to wait, no redirects and no proxy.
 	HTTP *http.Client
 	// UserAgent names the caller; empty means "onced".
 	UserAgent string
@@ -36,6 +37,8 @@ type Client struct {
 	base string
 	cfg  Config
 	http *http.Client
+	// timeout bounds a request, and does not count what it asks to wait; 0 is none.
+	timeout time.Duration
 }
 
 // New returns a client of the server at base, for example
@@ -52,9 +55,9 @@ func New(base string, cfg Config) (*Client, error) {
 	}
 	c := &Client{base: strings.TrimSuffix(base, "/"), cfg: cfg, http: cfg.HTTP}
 	if c.http == nil {
+		c.timeout = time.Minute
 		c.http = &http.Client{
 			Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute},
-			Timeout:   time.Minute,
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
@@ -92,18 +95,37 @@ type call struct {
 	query        url.Values
 	ifMatch      string
 	body         any
+	raw          []byte // instead of body, of contentType
+	contentType  string
+	wait         time.Duration // for the header Prefer
+}
+
+// reply is what counts of an answer beside its body.
+type reply struct {
+	status int
+	etag   string
 }
 
 // do sends c and decodes the answer into out, unless that is nil. It returns the
 // answer's ETag. Statuses listed in also are answers too.
 func (c *Client) do(ctx context.Context, k call, out any, also ...int) (etag string, err error) {
+	r, err := c.send(ctx, k, out, also...)
+	return r.etag, err
+}
+
+func (c *Client) send(ctx context.Context, k call, out any, also ...int) (reply, error) {
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout+k.wait)
+		defer cancel()
+	}
 	req, err := c.request(ctx, k)
 	if err != nil {
-		return "", err
+		return reply{}, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("client: %s %s: %w", k.method, k.path, err)
+		return reply{}, fmt.Errorf("client: %s %s: %w", k.method, k.path, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // what was needed is read
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -111,23 +133,24 @@ func (c *Client) do(ctx context.Context, k call, out any, also ...int) (etag str
 		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
 	}
 	if err != nil {
-		return "", fmt.Errorf("client: %s %s: %w", k.method, k.path, err)
+		return reply{}, fmt.Errorf("client: %s %s: %w", k.method, k.path, err)
 	}
+	got := reply{status: resp.StatusCode, etag: resp.Header.Get("ETag")}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
 	for _, s := range also {
 		ok = ok || s == resp.StatusCode
 	}
 	if !ok || media != "application/json" {
-		return "", failure(resp.StatusCode, media, raw)
+		return got, failure(resp.StatusCode, media, raw)
 	}
 	if out == nil {
-		return resp.Header.Get("ETag"), nil
+		return got, nil
 	}
 	if err := json.Unmarshal(raw, out); err != nil {
-		return "", fmt.Errorf("client: %s %s: the answer cannot be read: %w", k.method, k.path, err)
+		return got, fmt.Errorf("client: %s %s: the answer cannot be read: %w", k.method, k.path, err)
 	}
-	return resp.Header.Get("ETag"), nil
+	return got, nil
 }
 
 func failure(status int, media string, raw []byte) error {
@@ -147,7 +170,9 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 		if err := enc.Encode(k.body); err != nil {
 			return nil, fmt.Errorf("client: %s %s: %w", k.method, k.path, err)
 		}
-		body = &b
+		body, k.contentType = &b, "application/json"
+	} else if k.raw != nil {
+		body = bytes.NewReader(k.raw)
 	}
 	target := c.base + k.path
 	if len(k.query) > 0 {
@@ -158,8 +183,11 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 		return nil, fmt.Errorf("client: %s %s: %w", k.method, k.path, err)
 	}
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
-	if k.body != nil {
-		req.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", k.contentType)
+	}
+	if k.wait >= time.Second {
+		req.Header.Set("Prefer", "wait="+strconv.Itoa(int(k.wait/time.Second)))
 	}
 	if c.cfg.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)

@@ -1,4 +1,4 @@
-// Package client talks to the HTTP API of onced: claims, tokens and health.
+// Package client talks to the HTTP API of onced: claims, sagas, tokens and health.
 //
 // # What is guaranteed
 //
@@ -12,8 +12,8 @@
 // # What is not
 //
 // The client repeats nothing. An error that is neither of the two means that
-// nothing is known of the call: repeat it with the same owner's token, or, of
-// acts on tokens, look first.
+// nothing is known of the call: repeat it with the same owner's token, or for a run
+// with the same key, or, of acts on tokens and runs, look first.
 //
 // # What survives a crash
 //
@@ -25,5 +25,7 @@
 // Follow the protocol of kv/claim: after "acquired", cause the effect once with
 // the downstream key and report done, refused, release or unknown; after
 // "took_over", first find out what became of the earlier tries. Beat within each
-// lease. A Client is safe for concurrent use.
+// lease. Start a run with a key that is derived from the intent, such as an order's id,
+// and start it again with the same key until there is an answer. A Client is safe for
+// concurrent use.
 package client

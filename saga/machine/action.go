@@ -143,7 +143,7 @@ func (m *move) happened(i int) {
 	step, st := m.at(i)
 	st.Status, st.Doubt, st.Resend, st.NextAt = Done, false, false, time.Time{}
 	st.Error, st.Code = "", ""
-	if step.NoAction {
+	if step.NoAction && m.ev.Kind != Operate { // a person has given the output
 		st.Output = st.SignalData
 	}
 	text := ""
