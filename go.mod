@@ -1,6 +1,8 @@
 module onced
 
-go 1.26.8
+go 1.26.0
+
+toolchain go1.26.8
 
 require (
 	github.com/expr-lang/expr v1.17.8
