@@ -15,7 +15,12 @@ const firstRead = 16 << 10
 // connection is closed. The error is *[Error] with Sent true: the body broke off, or
 // its time was over.
 func ReadBody(resp *http.Response, limit int) (body []byte, whole bool, err error) {
-	defer resp.Body.Close()
+	body, whole, err = read(resp, limit)
+	_ = resp.Body.Close() // what was read stands
+	return body, whole, err
+}
+
+func read(resp *http.Response, limit int) (body []byte, whole bool, err error) {
 	size := int64(512)
 	if resp.ContentLength >= 0 { // what is announced may never come
 		size = min(resp.ContentLength, firstRead)

@@ -176,7 +176,7 @@ func TestNoProxy(t *testing.T) {
 // TestNothingSent: what fails before the first byte certainly did not happen.
 func TestNothingSent(t *testing.T) {
 	c := newClient(t, Config{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,8 @@ func TestNothingSent(t *testing.T) {
 		cancel()
 		c.fails(t, request(t, "POST", "http://"+l.Addr().String(), "b").WithContext(ctx), how, Canceled,
 			false)
-		c.fails(t, &http.Request{Method: "POST", URL: &url.URL{Scheme: "ftp", Host: "h"}}, how, NotValid,
+		c.fails(t, &http.Request{Method: http.MethodPost, URL: &url.URL{Scheme: "ftp", Host: "h"}}, how,
+			NotValid,
 			false)
 	}
 	if e := (&Error{Kind: 200}); e.Kind.String() != Failed.String() {
@@ -319,7 +320,7 @@ func TestReadBody(t *testing.T) {
 				_, _ = w.Write([]byte(strings.Repeat("x", min(1000, c.size-n))))
 			}
 			if c.chunked {
-				w.(http.Flusher).Flush() //nolint:forcetypeassert // it is one
+				w.(http.Flusher).Flush()
 			}
 		}, (*httptest.Server).Start)
 		client := newClient(t, Config{})

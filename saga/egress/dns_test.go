@@ -23,7 +23,7 @@ type nameServer struct {
 
 func newNameServer(t *testing.T, answer func(asked int) []string) *nameServer {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	conn, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func (s *nameServer) resolver() *net.Resolver {
 // serveAt serves at another address of this machine, on the given port, 0 for any.
 func serveAt(t *testing.T, addr string) *counting {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

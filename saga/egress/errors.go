@@ -117,6 +117,7 @@ func (e *Error) detail() string {
 		if o, ok := errors.AsType[*net.OpError](e.Err); ok && o.Op == remote {
 			return o.Err.Error()
 		}
+	default: // the kind says it all
 	}
 	return ""
 }

@@ -123,7 +123,7 @@ type raw struct {
 // from 1 and closes nothing.
 func newRaw(t testing.TB, f func(n int, c net.Conn, r *bufio.Reader)) *raw {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

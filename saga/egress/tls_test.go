@@ -251,7 +251,7 @@ func TestTLSFiles(t *testing.T) {
 // of the effect.
 func TestAlertAfterSend(t *testing.T) {
 	server := newIdentity(t, nil, nil)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -36,22 +37,23 @@ func (c *Client) Check(u *url.URL, t Trust) error {
 	if err := CheckURL(u); err != nil {
 		return err
 	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	if t == Trusted || err != nil {
+	if t == Trusted {
 		return nil
 	}
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if u.Scheme == "https" {
-			port = "443"
-		}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return c.allow.check(net.JoinHostPort(addr.String(), portOf(u)), false)
 	}
-	host := addr.String()
-	if addr.Is6() {
-		host = "[" + host + "]"
+	return nil
+}
+
+func portOf(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
 	}
-	return c.allow.check(host+":"+port, false)
+	return "80"
 }
 
 // CheckMethod reports a method that cannot be sent: one that is not in capitals,

@@ -20,7 +20,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 	body := []byte(`{"order":"o-1","amount":"12.50"}`)
 	plain := func(b *testing.B, client *http.Client) {
-		req, err := http.NewRequestWithContext(b.Context(), "POST", s.URL+"/charges?x=1",
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, s.URL+"/charges?x=1",
 			bytes.NewReader(body))
 		if err != nil {
 			b.Fatal(err)

@@ -43,7 +43,7 @@ func TestRequest(t *testing.T) {
 		"Accept": {"application/json"}}
 	if fmt.Sprint(got.Header) != fmt.Sprint(want) || body != `{"a":1}` ||
 		got.RequestURI != "/a%2Fb/c?d=%2F&e" ||
-		got.Method != "POST" {
+		got.Method != http.MethodPost {
 		t.Errorf("%s %s %q\n%v\nwant\n%v", got.Method, got.RequestURI, body, got.Header, want)
 	}
 	// A look-up has no key and no body; what the step sets wins; no span, no header.
@@ -58,7 +58,7 @@ func TestRequest(t *testing.T) {
 	}
 	req = post(s.URL)
 	req.KeyHeader = "x-request-id"
-	if _, err := c.Do(t.Context(), req); err != nil || got.Header.Get("X-Request-Id") != "k1" ||
+	if _, err := c.Do(t.Context(), req); err != nil || got.Header.Get("X-Request-ID") != "k1" ||
 		got.Header.Get("Idempotency-Key") != "" {
 		t.Errorf("%v, %v", got.Header, err)
 	}
@@ -66,7 +66,7 @@ func TestRequest(t *testing.T) {
 
 // TestSameBytes: every try of a request sends the same bytes.
 func TestSameBytes(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestNotSent(t *testing.T) {
 // TestWithoutReply: before the first byte it did not happen, after it nobody knows.
 func TestWithoutReply(t *testing.T) {
 	c := newCaller(t, Config{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestWithoutReply(t *testing.T) {
 	for _, answer := range []string{"", "HTTP/1.1 200 OK\r\n", "hello\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", "HTTP/1.1 400 Bad\r\nContent-Length: 5\r\n\r\nab"} {
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			conn, _, err := w.(http.Hijacker).Hijack() //nolint:forcetypeassert // it is one
+			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				t.Error(err)
 				return
@@ -344,7 +344,7 @@ func TestErr(t *testing.T) {
 // TestNotAnAnswer: 101 promises another protocol, which nobody asked for.
 func TestNotAnAnswer(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack() //nolint:forcetypeassert // it is one
+		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
 			return

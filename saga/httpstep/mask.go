@@ -56,7 +56,8 @@ func (m *mask) add(secret string) {
 	}
 	first := len(m.secrets)
 	m.secrets = append(m.secrets, secret)
-	for _, form := range []string{inJSON(secret, true), inJSON(secret, false), html.EscapeString(secret),
+	safe, plain := inJSON(secret)
+	for _, form := range []string{safe, plain, html.EscapeString(secret),
 		url.QueryEscape(secret), url.PathEscape(secret)} {
 		if form != secret {
 			m.secrets = append(m.secrets, form)
@@ -69,14 +70,15 @@ func (m *mask) add(secret string) {
 	}
 }
 
-func inJSON(text string, forHTML bool) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(forHTML)
-	if enc.Encode(text) != nil { // a text can always be
-		return text
+// inJSON returns the text as it stands in JSON, with and without the escapes that
+// make it safe within HTML.
+func inJSON(text string) (safe, plain string) {
+	b, err := json.Marshal(text)
+	if err != nil { // a text can always be
+		return text, text
 	}
-	return strings.TrimSuffix(strings.TrimSpace(b.String())[1:], `"`)
+	safe = string(b[1 : len(b)-1])
+	return safe, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(safe)
 }
 
 // carriesCredentials reports a header whose value is a secret by its name.

@@ -3,6 +3,7 @@ package httpstep
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -129,7 +130,7 @@ func TestNoSecretInErrors(t *testing.T) {
 // TestNoSecretWithoutReply: nor when the request cannot be sent, or has no answer.
 func TestNoSecretWithoutReply(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack() //nolint:forcetypeassert // it is one
+		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
@@ -158,14 +159,15 @@ func TestNoSecretWithoutReply(t *testing.T) {
 		if found := leaks(err.Error()); len(found) > 0 {
 			t.Errorf("%s: %v has %q", name, err, found)
 		}
-		if name == "no HTTP" && len(leaks(callError(t, err).Cause.(*egress.Error).Err.Error())) == 0 {
+		below, _ := errors.AsType[*egress.Error](callError(t, err).Cause)
+		if name == "no HTTP" && len(leaks(below.Err.Error())) == 0 {
 			t.Error("the error below has no secret: this test cannot fail")
 		}
 	}
 }
 
 func TestExcerpt(t *testing.T) {
-	m := newMask(&Request{Secrets: []string{"abcd", "cdef", " ", "", "日本"}})
+	m := newMask(&Request{Secrets: []string{"abcd", "cdef", " ", "", "éü"}})
 	for _, c := range []struct {
 		in, want string
 		cut      bool
@@ -175,7 +177,7 @@ func TestExcerpt(t *testing.T) {
 		{"xabcdy", "x***y", false},
 		{"xabcdefy", "x***y", false}, // two that overlap
 		{"abcdabcd", "******", false},
-		{"x日本y日z", "x***y日z", false},
+		{"xéüyéz", "x***yéz", false},
 		{"xab", "xab", false},
 		{"xab", "x***…", true}, // half of one, perhaps
 		{"x\xff\xfey", "x y", false},
@@ -194,7 +196,8 @@ func TestExcerpt(t *testing.T) {
 // no secret.
 func FuzzExcerpt(f *testing.F) {
 	f.Add([]byte("a secret b"), "secret", true)
-	f.Add([]byte("\xe6\x97"), "日本", true)
+	f.Add([]byte("\xc3"), "éü", true)
+	f.Add([]byte("0"), "\xe2", true)
 	f.Add([]byte(strings.Repeat("ab", 300)), "aba", false)
 	f.Fuzz(func(t *testing.T, body []byte, secret string, cut bool) {
 		text := excerpt(body, cut, newMask(&Request{Secrets: []string{secret}}))
@@ -202,8 +205,10 @@ func FuzzExcerpt(f *testing.F) {
 			strings.ContainsAny(text, "\n\r\x00\x1b") {
 			t.Errorf("%q", text)
 		}
-		if strings.TrimSpace(secret) != "" && !strings.ContainsAny(secret, " *…") &&
-			strings.Contains(text, secret) {
+		// White space is drawn together, so a secret with some may come about.
+		plain := strings.NewReplacer(masked, " ", "…", " ").Replace(text)
+		if utf8.ValidString(secret) && secret != "" && !strings.ContainsAny(secret, " *…") &&
+			strings.Contains(plain, secret) {
 			t.Errorf("%q has %q", text, secret)
 		}
 	})
