@@ -148,11 +148,12 @@ func TestBadTLS(t *testing.T) {
 // that closes.
 func TestNoTLSThere(t *testing.T) {
 	plain := newCounting(t, nil, (*httptest.Server).Start)
-	client := newClient(t, Config{TLSTimeout: 50 * time.Millisecond})
+	client := newClient(t, Config{})
 	client.fails(t, request(t, "POST", "https"+strings.TrimPrefix(plain.URL, "http"), "b"), trusted, NoTLS,
 		false)
 	silent := newRaw(t, func(_ int, _ net.Conn, r *bufio.Reader) { hold(r) })
-	client.fails(t, request(t, "POST", "https"+strings.TrimPrefix(silent.url(), "http"), "b"), trusted,
+	hasty := newClient(t, Config{TLSTimeout: time.Millisecond})
+	hasty.fails(t, request(t, "POST", "https"+strings.TrimPrefix(silent.url(), "http"), "b"), trusted,
 		TimedOut,
 		false)
 	closing := newRaw(t, func(_ int, _ net.Conn, r *bufio.Reader) { _, _ = r.ReadByte() })
