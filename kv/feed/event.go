@@ -44,8 +44,8 @@ type Event struct {
 	frozen []byte
 }
 
-// wire is the JSON form. The order of its fields is the order in the text.
-type wire struct {
+// envelope is the JSON form. The order of its fields is the order in the text.
+type envelope struct {
 	SpecVersion string          `json:"specversion"`
 	ID          string          `json:"id"`
 	Source      string          `json:"source"`
@@ -65,7 +65,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // the data stays as it was given
-	err := enc.Encode(wire{"1.0", e.ID, e.Source, e.Type, e.Subject, e.Time.UTC(), e.Data, e.Seq})
+	err := enc.Encode(envelope{"1.0", e.ID, e.Source, e.Type, e.Subject, e.Time.UTC(), e.Data, e.Seq})
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads an event. Unknown attributes are ignored, as CloudEvents
 // asks of consumers. The bytes are kept and are what MarshalJSON returns.
 func (e *Event) UnmarshalJSON(b []byte) error {
-	var w wire
+	var w envelope
 	if err := json.Unmarshal(b, &w); err != nil {
 		return fmt.Errorf("feed: event: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"onced/kv"
+	"onced/kv/wire"
 )
 
 // Config are the settings of a Feed; the zero value is usable.
@@ -50,9 +51,11 @@ func New(cfg Config) *Feed {
 // The log's rows. One meta row, one row per entry, and one row per id for
 // entries made by AppendOnce.
 var (
-	metaTable  = kv.NewTable[meta]("feed.meta", 1)
-	entryTable = kv.NewTable("feed.entry", 1, kv.TableOptions[entry]{
-		Blob: func(e *entry) *[]byte { return &e.Body },
+	metaTable = kv.NewTable("feed.meta", 2, kv.TableOptions[meta]{
+		Codec: &kv.Codec[meta]{Append: appendMeta, Read: readMeta},
+	})
+	entryTable = kv.NewTable("feed.entry", 2, kv.TableOptions[entry]{
+		Codec: &kv.Codec[entry]{Append: appendEntry, Read: readEntry},
 	})
 	onceTable = kv.NewTable[onceRow]("feed.once", 1)
 
@@ -61,16 +64,46 @@ var (
 
 // meta describes the log. The log is empty when Head is Oldest-1.
 type meta struct {
-	Epoch  []byte `json:"epoch"`  // which history the numbers belong to
-	Oldest uint64 `json:"oldest"` // the first number kept
-	Head   uint64 `json:"head"`   // the last number given
-	Before []byte `json:"before"` // mark of the entry Oldest-1, so that cursors there can be checked
+	Epoch  []byte // which history the numbers belong to
+	Oldest uint64 // the first number kept
+	Head   uint64 // the last number given
+	Before []byte // mark of the entry Oldest-1, so that cursors there can be checked
+}
+
+func appendMeta(dst []byte, m *meta) []byte {
+	e := wire.Encoder{Bytes: dst}
+	e.Blob(m.Epoch)
+	e.Uint(m.Oldest)
+	e.Uint(m.Head)
+	e.Blob(m.Before)
+	return e.Bytes
+}
+
+func readMeta(body []byte, m *meta) error {
+	d := wire.NewDecoder(body)
+	m.Epoch, m.Oldest, m.Head, m.Before = d.Blob(), d.Uint(), d.Uint(), d.Blob()
+	return d.End()
 }
 
 type entry struct {
-	ID   string `json:"id"`
-	At   int64  `json:"at"` // when it was appended, in ns since 1970; retention counts from here
-	Body []byte `json:"-"`  // the event's frozen bytes
+	ID   string
+	At   int64  // when it was appended, in ns since 1970; retention counts from here
+	Body []byte // the event's frozen bytes
+}
+
+func appendEntry(dst []byte, v *entry) []byte {
+	e := wire.Encoder{Bytes: dst}
+	e.Text(v.ID)
+	e.Int(v.At)
+	e.Raw(v.Body)
+	return e.Bytes
+}
+
+func readEntry(body []byte, v *entry) error {
+	d := wire.NewDecoder(body)
+	v.ID, v.At = d.Text(), d.Int()
+	v.Body = d.Take(uint64(d.Len()))
+	return d.End()
 }
 
 type onceRow struct {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"onced/kv"
+	"onced/kv/wire"
 )
 
 // Limits of a timer in bytes.
@@ -59,11 +60,28 @@ func (t Timer) position() time.Time {
 // row is stored under (kind, position, owner). The kind comes first, so that
 // one kind's backlog is never in the way of another's.
 type row struct {
-	Set      uint64 `json:"set,omitempty"` // see Runner.mark
-	Due      int64  `json:"due,omitempty"` // ns since 1970, of a moved timer
-	Attempts int    `json:"attempts,omitempty"`
-	Error    string `json:"error,omitempty"`
-	Payload  []byte `json:"-"`
+	Set      uint64 // see Runner.mark
+	Due      int64  // ns since 1970, of a moved timer
+	Attempts int
+	Error    string
+	Payload  []byte
+}
+
+func appendRow(dst []byte, r *row) []byte {
+	e := wire.Encoder{Bytes: dst}
+	e.Uint(r.Set)
+	e.Int(r.Due)
+	e.Uint(uint64(r.Attempts))
+	e.Text(r.Error)
+	e.Raw(r.Payload)
+	return e.Bytes
+}
+
+func readRow(body []byte, r *row) error {
+	d := wire.NewDecoder(body)
+	r.Set, r.Due, r.Attempts, r.Error = d.Uint(), d.Int(), d.Count(), d.Text()
+	r.Payload = d.Take(uint64(d.Len()))
+	return d.End()
 }
 
 // movedRow tells where a failed timer is now, under (kind, due, owner), so that
@@ -73,8 +91,8 @@ type movedRow struct {
 }
 
 var (
-	dueTable = kv.NewTable("timer.due", 1, kv.TableOptions[row]{
-		Blob: func(r *row) *[]byte { return &r.Payload },
+	dueTable = kv.NewTable("timer.due", 2, kv.TableOptions[row]{
+		Codec: &kv.Codec[row]{Append: appendRow, Read: readRow},
 	})
 	movedTable = kv.NewTable[movedRow]("timer.moved", 1)
 )
