@@ -248,7 +248,8 @@ func TestCallbackURLsSurviveARestart(t *testing.T) {
 	if key, _ := CallbackKey(t.Context(), s, rand.Reader); err != nil || bytes.Equal(cursor, key) {
 		t.Error("callbacks and cursors share a key")
 	}
-	for _, bad := range []string{"", "pay.example.org", "ftp://x", "https://u:p@x", "https://x?a=b", "https://x#a"} {
+	for _, bad := range []string{"", "pay.example.org", "ftp://x", "https://u:p@x", "https://x?a=b",
+		"https://x#a"} {
 		if _, err := NewCallbacks(cursor, bad); err == nil {
 			t.Errorf("%q is taken for a public URL", bad)
 		}
@@ -276,7 +277,8 @@ func TestCallbackTokensAreNotTold(t *testing.T) {
 		if strings.Contains(answers, secret[:40]) {
 			t.Errorf("an answer holds it: %s", answers)
 		}
-		if strings.Contains(r.log.String(), secret[:40]) || !strings.Contains(r.log.String(), "/v1/callbacks/{token}") {
+		if strings.Contains(r.log.String(), secret[:40]) ||
+			!strings.Contains(r.log.String(), "/v1/callbacks/{token}") {
 			t.Errorf("the log holds it: %s", r.log)
 		}
 		for _, d := range r.watch.seen {

@@ -45,7 +45,8 @@ func TestDefinitionProblemsAreAllTold(t *testing.T) {
 			a := r.ask("admin", what, "steps: []", "Content-Type", "application/yaml").
 				want(t, 422, "invalid_definition")
 			p := a.problem.Problems
-			if len(p) != 2 || p[0].Line != 1 || p[0].Column != 3 || p[0].Field != "name" || p[1].Message != "no steps" {
+			if len(p) != 2 || p[0].Line != 1 || p[0].Column != 3 || p[0].Field != "name" ||
+				p[1].Message != "no steps" {
 				t.Errorf("%s", a.raw)
 			}
 		}

@@ -1,6 +1,7 @@
 // Package api is the HTTP face of onced: the claims API for owners elsewhere,
-// the tokens, health, the pages of problems and the OpenAPI document. Everything
-// else goes raw to a fallback handler, which is the idempotent proxy.
+// sagas (definitions, runs, callbacks), the tokens, health, the pages of problems
+// and the OpenAPI document. Everything else goes raw to a fallback handler, which is
+// the idempotent proxy.
 //
 // # The order of things
 //
@@ -32,8 +33,16 @@
 //     and not shown.
 //   - A call on a claim that is repeated with the same token after a lost answer
 //     gets the same outcome.
-//   - The claims of another principal are answered as if they did not exist.
-//   - No token, body or query value is logged.
+//   - The claims and runs of another principal are answered as if they did not exist.
+//     A run belongs to the principal whose token started it, and the business key is
+//     that principal's: two principals with one key have two runs, with other keys
+//     downstream.
+//   - A start that is repeated with its key gets the same run, also when its
+//     definition has changed meanwhile.
+//   - A callback is acknowledged when it is stored, and not before. A token that is
+//     not ours is told apart at the end of one computation, the same for all, and no
+//     byte of its body is read.
+//   - No token, also of callbacks, no body and no query value is logged.
 //
 // # What is not
 //
@@ -42,11 +51,14 @@
 //
 // # What survives a crash
 //
-// What kv/claim and auth say. This package keeps no state.
+// What kv/claim, saga and auth say. This package keeps no state but two keys in the
+// store: with them cursors and callback URLs survive, see [CursorKey] and
+// [CallbackKey].
 //
 // # What the caller must do
 //
 // Serve it by a server that bounds the size of headers and the time they take:
 // that is over before a handler is asked. Put the process's one claim.Book and auth.Service into
-// [Deps].
+// [Deps], and its one saga.Engine into [Sagas]. Give callees the URLs of the same
+// [Callbacks].
 package api

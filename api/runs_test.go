@@ -72,7 +72,8 @@ func TestContractOfSagas(t *testing.T) {
 func TestSG01_ARefusalIsAnsweredWithWhatWasUndone(t *testing.T) {
 	inSagas(t, func(t *testing.T, r *sagaRig) {
 		r.set("charge", "refused")
-		a := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=10").want(t, 201, "")
+		a := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=10").
+			want(t, 201, "")
 		if a.text("state") != "compensated" || a.text("failed_step") != "charge" || a.text("cause") != "refused" ||
 			a.header.Get("Preference-Applied") != "wait=10" || !strings.Contains(a.text("reason"), "declined") {
 			t.Errorf("%v\n%s", a.header, a.raw)
@@ -112,7 +113,8 @@ func TestSG03_AStartAfterTheEndGetsTheResult(t *testing.T) {
 		if n, err := r.engine.SweepRuns(t.Context(), 0); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
-		gone := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=1").want(t, 200, "")
+		gone := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=1").
+			want(t, 200, "")
 		if gone.text("state") != "completed" || gone.at("expired") != true || r.made() != calls {
 			t.Errorf("%s", gone.raw)
 		}
@@ -124,7 +126,8 @@ func TestSG09_WhatIsStuckIsListedAndRetried(t *testing.T) {
 	inSagas(t, func(t *testing.T, r *sagaRig) {
 		r.set("charge", "refused")
 		r.set("undo voucher", "dropped", "dropped", "dropped")
-		a := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=60").want(t, 201, "")
+		a := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=60").
+			want(t, 201, "")
 		path := "/v1/runs/" + a.text("id")
 		if a.text("state") != "stuck" || strings.Contains(r.made(), "undo loyalty") {
 			t.Fatalf("%s\n%s", a.raw, r.made())
@@ -144,15 +147,18 @@ func TestSG09_WhatIsStuckIsListedAndRetried(t *testing.T) {
 func TestSG10_AnUndoneOrderStartsAnewInTheNextRound(t *testing.T) {
 	inSagas(t, func(t *testing.T, r *sagaRig) {
 		r.set("charge", "refused")
-		first := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=9").want(t, 201, "")
+		first := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=9").
+			want(t, 201, "")
 		time.Sleep(time.Second)
 		second := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1", "input", 7), "Prefer", "wait=9").
 			want(t, 201, "")
-		if second.at("round") != 2.0 || second.text("state") != "completed" || second.text("id") == first.text("id") {
+		if second.at("round") != 2.0 || second.text("state") != "completed" ||
+			second.text("id") == first.text("id") {
 			t.Errorf("%s", second.raw)
 		}
 		r.wantLedger("charge=1 loyalty=1 order=1 voucher=1")
-		if got := r.lists("acme", "key=order-1"); !slices.Equal(got, []string{second.text("id"), first.text("id")}) {
+		if got := r.lists("acme", "key=order-1"); !slices.Equal(got, []string{second.text("id"),
+			first.text("id")}) {
 			t.Errorf("the key has the runs %v", got)
 		}
 	})
@@ -249,10 +255,12 @@ func TestIK05_RunsOfPrincipalsAreApart(t *testing.T) {
 	inSagas(t, func(t *testing.T, r *sagaRig) {
 		r.set("charge", "refused")
 		mine := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1", "labels",
-			map[string]any{"shop": "x"}), "Prefer", "wait=9").want(t, 201, "")
+			map[string]any{"shop": "x"}), "Prefer", "wait=9").
+			want(t, 201, "")
 		path := "/v1/runs/" + mine.text("id")
 		theirs := r.ask("globex", "POST /v1/runs", startBody("checkout", "order-1", "input", "theirs", "labels",
-			map[string]any{"shop": "x"}), "Prefer", "wait=9").want(t, 201, "")
+			map[string]any{"shop": "x"}), "Prefer", "wait=9").
+			want(t, 201, "")
 		if theirs.text("id") == mine.text("id") || theirs.text("state") != "completed" || len(r.keys) != 6 {
 			t.Fatalf("%s\n%s\n%d keys", mine.raw, theirs.raw, len(r.keys))
 		}
@@ -398,7 +406,8 @@ func TestA2_13_ACallThatHangsIsSeenAndGoesOn(t *testing.T) {
 		if step := a.at("steps").([]any)[2].(map[string]any); step["state"] == "started" {
 			t.Errorf("%v", step)
 		}
-		end := r.ask("acme", "GET "+path, nil, "Prefer", "wait=60").want(t, 200, "")
+		end := r.ask("acme", "GET "+path, nil, "Prefer", "wait=60").
+			want(t, 200, "")
 		if end.text("state") != "compensated" {
 			t.Errorf("%s", end.raw)
 		}
@@ -599,7 +608,8 @@ func TestListsOfRunsAreFiltered(t *testing.T) {
 		var times []string
 		for i := range 6 {
 			times = append(times, time.Now().UTC().Format(time.RFC3339))
-			p := r.started([]string{"pay", "checkout"}[i%2], fmt.Sprint(i), "labels", map[string]any{"n": fmt.Sprint(i / 3)})
+			p := r.started([]string{"pay", "checkout"}[i%2], fmt.Sprint(i), "labels",
+				map[string]any{"n": fmt.Sprint(i / 3)})
 			ids = append(ids, strings.TrimPrefix(p, "/v1/runs/"))
 			time.Sleep(10 * time.Second)
 		}

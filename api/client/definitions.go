@@ -18,7 +18,7 @@ type Definition struct {
 	DryRun    bool              `json:"dry_run,omitempty"`   // nothing was kept
 	Input     map[string]string `json:"input,omitempty"`     // the declared fields and their types
 	Steps     []DefinitionStep  `json:"steps"`               // in their order
-	Source    string            `json:"source,omitempty"`    // the document; for operator and admin, not in lists
+	Source    string            `json:"source,omitempty"`    // the document; not in lists
 
 	// New is true when PutDefinition has made, or in a dry run would make, a version.
 	New bool `json:"-"`

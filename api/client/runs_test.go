@@ -206,7 +206,8 @@ func TestDefinitionsOverTheClient(t *testing.T) {
 		p.Problems[0].Line != 3 || p.Problems[0].Field != "steps[0].ur" {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	for i, want := range []client.Definition{{DryRun: true, New: true}, {Version: "1", New: true}, {Version: "1"}} {
+	for i, want := range []client.Definition{{DryRun: true, New: true}, {Version: "1", New: true},
+		{Version: "1"}} {
 		d, err := op.PutDefinition(ctx, []byte("name: doc"), want.DryRun)
 		if err != nil || d.New != want.New || d.DryRun != want.DryRun || d.Version != want.Version ||
 			d.Source != "name: doc" {
