@@ -236,7 +236,7 @@ func (c *compiler) field(n *ast.MemberNode, name string, isName bool) (evalFunc,
 func (c *compiler) namedField(n *ast.MemberNode, name string, of evalFunc, t *typ) (evalFunc, *typ) {
 	ft := anyType
 	if t == headersType {
-		name, ft = strings.ToLower(name), stringOrNil
+		name, ft = strings.ToLower(name), stringType
 	}
 	switch {
 	case t.kind != anyKind && t.kind != objectKind:

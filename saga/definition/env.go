@@ -105,9 +105,6 @@ var replyType = &typ{kind: objectKind, fields: map[string]*typ{
 }}
 
 // headersType is that of the headers of a reply, whose names are in small letters.
-var (
-	headersType = &typ{kind: objectKind}
-	stringOrNil = &typ{kind: stringKind, maybe: true}
-)
+var headersType = &typ{kind: objectKind}
 
 var signalType = &typ{kind: objectKind, fields: map[string]*typ{"body": anyType}}

@@ -157,10 +157,18 @@ func (r *reader) syntaxOfYAML(err error) {
 	if strings.Contains(message, "found multiple") {
 		message = "a second document begins; one file holds one definition"
 	} else {
-		message = "is not YAML: " + oneLine(message) + "; indent with spaces and put texts with : { or # " +
-			"into quotes"
+		message = "is not YAML: " + oneLine(message) + "; " + r.yamlHint(line)
 	}
 	r.fail(line, col, "", message)
+}
+
+// yamlHint guesses what is wrong with a line.
+func (r *reader) yamlHint(line int) string {
+	lines := strings.Split(string(r.src), "\n")
+	if line > 0 && line <= len(lines) && strings.Contains(lines[line-1], "${") {
+		return "put a text with ${ into quotes where it stands between { and }"
+	}
+	return "indent with spaces and put texts with : { or # into quotes"
 }
 
 func (r *reader) syntaxOfJSON() {

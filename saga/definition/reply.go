@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -40,10 +42,25 @@ func replyValue(r *httpstep.Reply, secrets []string) map[string]any {
 	case err != nil:
 		v["body"] = unreadable{err.Error()}
 	default:
+		v["text"] = textOfJSON(r.Body, body, secrets)
 		v["body"] = cleaned(body, secrets)
+		return v
 	}
 	v["text"] = clean(strings.ToValidUTF8(string(r.Body), "\uFFFD"), secrets)
 	return v
+}
+
+// textOfJSON is the text of a body that is JSON. JSON has many ways to write a secret, so
+// one that holds any is written anew, without it.
+func textOfJSON(raw []byte, body any, secrets []string) string {
+	if len(secrets) > 0 {
+		written := string(appendJSON(nil, body))
+		again, _ := decodeJSON(raw) // it was read before
+		if without := string(appendJSON(nil, cleaned(again, secrets))); without != written {
+			return without
+		}
+	}
+	return clean(string(raw), secrets)
 }
 
 // readable turns a part that must not be read into an error.
@@ -93,10 +110,17 @@ func cleaned(v any, secrets []string) any {
 	return v
 }
 
-// known is what must not be kept, the longest first, so that none hides a part of
-// another.
+// known is what must not be kept, in the forms in which a callee may repeat it; the
+// longest first, so that none hides a part of another.
 func known(secrets []string) []string {
+	if len(secrets) == 0 {
+		return nil
+	}
 	out := slices.Clone(secrets)
+	for _, s := range secrets {
+		text := string(appendText(nil, s))
+		out = append(out, url.QueryEscape(s), url.PathEscape(s), html.EscapeString(s), text[1:len(text)-1])
+	}
 	slices.SortFunc(out, func(a, b string) int {
 		if len(a) != len(b) {
 			return len(b) - len(a)
