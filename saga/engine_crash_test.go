@@ -13,6 +13,7 @@ import (
 	"onced/kv/faultkv"
 	"onced/kv/feed"
 	"onced/kv/memkv"
+	"onced/kv/wire"
 	"onced/saga/machine"
 )
 
@@ -161,7 +162,7 @@ func (w *teller) say() {
 	if !decided {
 		return
 	}
-	for range 1 + flags(w.twice) {
+	for range 1 + wire.Flags(w.twice) {
 		_ = w.engine.Signal(w.Context(), w.word())
 	}
 }

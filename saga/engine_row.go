@@ -5,18 +5,22 @@ import (
 	"time"
 
 	"onced/kv"
+	"onced/kv/wire"
 	"onced/saga/machine"
 )
 
 // The tables of sagas.
 var (
 	// runTable has one row per run, under its id. Ids are ordered by time.
-	runTable = kv.NewTable("saga.run", 1, kv.TableOptions[runRow]{
-		Blob: func(r *runRow) *[]byte { return &r.Body },
-	})
+	runTable = kv.NewTable("saga.run", 2, kv.TableOptions[runRow]{Codec: &kv.Codec[runRow]{
+		Append: func(dst []byte, r *runRow) []byte { return append(dst, r.Body...) },
+		Read:   func(body []byte, r *runRow) error { r.Body = body; return nil },
+	}})
 	// keyTable has one row per business key, under (key, definition, principal), for
 	// ever.
-	keyTable = kv.NewTable[keyRow]("saga.key", 1)
+	keyTable = kv.NewTable("saga.key", 2, kv.TableOptions[keyRow]{
+		Codec: &kv.Codec[keyRow]{Append: appendKeyRow, Read: readKeyRow},
+	})
 	// openTable has one empty row per run that has not ended, under (class, id).
 	openTable = kv.TableID("saga.open")
 	// listTable has empty rows by which runs are found, see index.
@@ -29,15 +33,31 @@ var (
 )
 
 type runRow struct {
-	Body []byte `json:"-"` // see run.encode
+	Body []byte // see run.encode
 }
 
 // keyRow is what is known of a business key for ever.
 type keyRow struct {
-	Run    string         `json:"r"`
-	Round  uint64         `json:"n"`
-	Status machine.Status `json:"s"`
-	Sum    []byte         `json:"i"` // of the input
+	Run    string
+	Round  uint64
+	Status machine.Status
+	Sum    []byte // of the input
+}
+
+func appendKeyRow(dst []byte, k *keyRow) []byte {
+	e := wire.Encoder{Bytes: dst}
+	e.Text(k.Run)
+	e.Uint(k.Round)
+	e.Uint(uint64(k.Status))
+	e.Raw(k.Sum)
+	return e.Bytes
+}
+
+func readKeyRow(body []byte, k *keyRow) error {
+	d := wire.NewDecoder(body)
+	k.Run, k.Round, k.Status = d.Text(), d.Uint(), machine.Status(d.UpTo(uint64(machine.Closed)))
+	k.Sum = d.Take(uint64(d.Len()))
+	return d.End()
 }
 
 type correctionRow struct {
@@ -115,68 +135,67 @@ type entry struct {
 
 // encode makes the row's bytes. Times are kept as differences to the creation.
 func (r *run) encode() []byte {
-	e := enc{base: r.created.UnixNano()}
-	e.b = make([]byte, 0, 256+len(r.input))
-	e.int(e.base)
-	e.str(r.def)
-	e.str(r.version)
-	e.str(r.principal)
-	e.str(r.key)
-	e.uint(r.round)
-	e.uint(r.rev)
-	e.time(r.updated)
-	e.time(r.ended)
-	e.uint(r.epoch)
-	e.time(r.wake)
-	e.uint(uint64(r.class))
-	e.str(r.parent)
-	e.uint(uint64(r.link))
-	e.str(r.trace)
-	e.uint(uint64(len(r.labels)))
+	e := enc{wire.Encoder{Bytes: make([]byte, 0, 256+len(r.input)), Base: r.created.UnixNano()}}
+	e.Int(e.Base)
+	e.Text(r.def)
+	e.Text(r.version)
+	e.Text(r.principal)
+	e.Text(r.key)
+	e.Uint(r.round)
+	e.Uint(r.rev)
+	e.Time(r.updated)
+	e.Time(r.ended)
+	e.Uint(r.epoch)
+	e.Time(r.wake)
+	e.Uint(uint64(r.class))
+	e.Text(r.parent)
+	e.Uint(uint64(r.link))
+	e.Text(r.trace)
+	e.Uint(uint64(len(r.labels)))
 	for _, l := range r.labels {
-		e.str(l.name)
-		e.str(l.value)
+		e.Text(l.name)
+		e.Text(l.value)
 	}
-	e.bytes(r.input)
+	e.Blob(r.input)
 	e.state(&r.state)
-	e.uint(uint64(len(r.history)))
-	last := e.base
+	e.Uint(uint64(len(r.history)))
+	last := e.Base
 	for _, h := range r.history {
-		e.int(h.at.UnixNano() - last)
+		e.Int(h.at.UnixNano() - last)
 		last = h.at.UnixNano()
-		e.uint(uint64(h.note))
-		e.uint(uint64(h.step))
-		e.str(h.text)
+		e.Uint(uint64(h.note))
+		e.Uint(uint64(h.step))
+		e.Text(h.text)
 	}
-	e.uint(uint64(r.dropped))
-	return e.b
+	e.Uint(uint64(r.dropped))
+	return e.Bytes
 }
 
 func decodeRun(id string, b []byte) (*run, error) {
-	d := dec{b: b}
-	d.base = d.int()
-	r := &run{id: id, created: time.Unix(0, d.base).UTC()}
-	r.def, r.version, r.principal, r.key = d.str(), d.str(), d.str(), d.str()
-	r.round, r.rev = d.uint(), d.uint()
-	r.updated, r.ended = d.time(), d.time()
-	r.epoch, r.wake, r.class = d.uint(), d.time(), class(d.max(uint64(classStuck)))
-	r.parent, r.link = d.str(), link(d.max(uint64(len(linkNames)-1)))
-	r.trace = d.str()
-	for range d.many() {
-		r.labels = append(r.labels, label{d.str(), d.str()})
+	d := decoder(b)
+	d.Base = d.Int()
+	r := &run{id: id, created: time.Unix(0, d.Base).UTC()}
+	r.def, r.version, r.principal, r.key = d.Text(), d.Text(), d.Text(), d.Text()
+	r.round, r.rev = d.Uint(), d.Uint()
+	r.updated, r.ended = d.Time(), d.Time()
+	r.epoch, r.wake, r.class = d.Uint(), d.Time(), class(d.UpTo(uint64(classStuck)))
+	r.parent, r.link = d.Text(), link(d.UpTo(uint64(len(linkNames)-1)))
+	r.trace = d.Text()
+	for range d.Many() {
+		r.labels = append(r.labels, label{d.Text(), d.Text()})
 	}
-	r.input = d.bytes()
+	r.input = d.Blob()
 	d.state(&r.state)
-	last := d.base
-	n := d.many()
+	last := d.Base
+	n := d.Many()
 	r.history = make([]entry, 0, n)
 	for range n {
-		last += d.int()
-		r.history = append(r.history, entry{time.Unix(0, last).UTC(), machine.Note(d.max(255)), d.count(),
-			d.str()})
+		last += d.Int()
+		r.history = append(r.history, entry{time.Unix(0, last).UTC(), machine.Note(d.UpTo(255)), d.Count(),
+			d.Text()})
 	}
-	r.dropped = d.count()
-	if d.bad || len(d.b) > 0 {
+	r.dropped = d.Count()
+	if d.End() != nil {
 		return nil, fmt.Errorf("saga: run %s: %w: its row cannot be decoded", id, kv.ErrCorrupt)
 	}
 	return r, nil
