@@ -219,7 +219,8 @@ func TestTimeout(t *testing.T) {
 		for d := 50 * time.Millisecond; ; d *= 2 {
 			req := post(url)
 			_, err := c.Do(limit(req, d), req)
-			if !strings.Contains(err.Error(), "no answer in time") || errors.Is(err, context.DeadlineExceeded) {
+			if !strings.Contains(err.Error(), "no answer in time") ||
+				errors.Is(err, context.DeadlineExceeded) {
 				t.Fatal(err)
 			}
 			if saga.OutcomeOf(err) == saga.OutcomeUnknown && callError(t, err).Meaning == Unknown {
