@@ -32,7 +32,10 @@ func (d documents) Put(ctx context.Context, n api.NewDefinition) (api.Definition
 	if err != nil {
 		return api.Definition{}, false, asAPI(err)
 	}
-	if isNew && !n.DryRun {
+	switch {
+	case isNew && n.DryRun:
+		stored.Version = "" // there is none yet
+	case isNew:
 		d.app.metrics.NamedDefinitions([]string{stored.Name})
 		d.app.o.Logger.InfoContext(ctx, "a definition has a new version; runs keep theirs",
 			"definition", stored.Name, "version", stored.Version, "actor", n.Actor)

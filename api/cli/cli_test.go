@@ -334,7 +334,10 @@ func TestVersion(t *testing.T) {
 func TestCompletionAnswers(t *testing.T) {
 	for words, want := range map[string]string{
 		"":                          strings.Join(root().names(), " ") + " help",
-		"s":                         "serve",
+		"s":                         "serve saga",
+		"saga mark":                 "mark-done mark-not-done",
+		"saga bulk re":              "retry",
+		"saga list --state st":      "stuck",
 		"config ":                   "init check show help",
 		"config s":                  "show",
 		"completion ":               "bash zsh fish",

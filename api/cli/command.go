@@ -14,9 +14,10 @@ import (
 // command is one word of the command line and what it does.
 type command struct {
 	name    string
-	args    string // how its arguments are written: "ID"
-	summary string // one line
-	help    string // more; may be empty
+	args    string   // how its arguments are written: "ID"
+	words   []string // what completion offers for the first argument
+	summary string   // one line
+	help    string   // more; may be empty
 	sub     []*command
 	hidden  bool
 	least   int // how many arguments it takes
@@ -181,6 +182,11 @@ func unknownCommand(cmd *command, path, word string) error {
 		return usage(fmt.Sprintf("%s does not know the flag %s", path, word), "flags stand after the command",
 			path+" "+names[0]+" "+word)
 	}
+	return unknownWord(path, word, names)
+}
+
+// unknownWord says which words there are, and which was most likely meant.
+func unknownWord(path, word string, names []string) error {
 	try := path + " help"
 	if near := config.Nearest(word, names); near != "" {
 		try = path + " " + near
@@ -204,6 +210,9 @@ func (c *call) parse(args []string) error {
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
 		f := c.flags.Lookup(name)
+		if f == nil { // --dry-run for --dry_run
+			f = c.flags.Lookup(strings.ReplaceAll(name, "-", "_"))
+		}
 		if f == nil {
 			return c.unknownFlag(name)
 		}

@@ -46,6 +46,7 @@ func root() *command {
 			demoCommand(),
 			tokenCommands(),
 			claimCommands(),
+			sagaCommands(),
 			{
 				name: "healthcheck", summary: "ask a running onced whether it can take work",
 				help: "For the health command of a container. Exit code 0 means yes, 1 no.",
@@ -60,7 +61,7 @@ func root() *command {
 				run: printVersion,
 			},
 			{
-				name: "completion", args: "bash|zsh|fish", least: 1, most: 1,
+				name: "completion", args: "bash|zsh|fish", least: 1, most: 1, words: shells,
 				summary: "print a script that completes commands in your shell", run: completion,
 				help: "bash:  source <(onced completion bash)\n" +
 					"zsh:   source <(onced completion zsh)\n" +

@@ -38,11 +38,13 @@ complete -c onced -a '(__onced_complete)'
 `,
 }
 
+// shells are those that there is a script for.
+var shells = []string{"bash", "zsh", "fish"}
+
 func completion(_ context.Context, c *call) error {
 	shell := c.args[0]
 	script, ok := completions[shell]
 	if !ok {
-		shells := []string{"bash", "zsh", "fish"}
 		try := "bash"
 		if near := config.Nearest(shell, shells); near != "" {
 			try = near
@@ -100,8 +102,8 @@ func candidates(cmd *command, words []string, last string) []string {
 			}
 			all = append(all, name)
 		})
-	case cmd.name == "completion":
-		all = []string{"bash", "zsh", "fish"}
+	case len(words) > 0 && words[len(words)-1] == cmd.name:
+		all = cmd.words
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, last) })
 }

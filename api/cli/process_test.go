@@ -228,7 +228,7 @@ func TestBashCompletion(t *testing.T) {
 	}
 	script := `source <(onced completion bash)
 		complete_it() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _onced 2>/dev/null; echo "${COMPREPLY[@]}"; }
-		complete_it onced ser
+		complete_it onced serv
 		complete_it onced config ""
 		complete_it onced serve --http.max_b`
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)

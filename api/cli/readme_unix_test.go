@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -167,8 +168,8 @@ go() {
     *)      command go run -C "$ROOT" "$package" "$@" -listen 127.0.0.1:0 ;;
   esac
 }
-pkill() {
-  [ "$*" = "-HUP -f onced serve" ] && kill -HUP "$SERVICE"
+pkill() { # only ours, but only if the pattern finds it
+  [ "$1" = "-HUP" ] && command pgrep "${@:2}" | grep -qx "$SERVICE" && kill -HUP "$SERVICE"
 }
 `
 
@@ -328,7 +329,7 @@ func (r *tour) leave(name string, term *terminal, s tourStep) {
 
 // TestReadme does what the README tells the reader to do.
 func TestReadme(t *testing.T) {
-	system.Need(t, "bash", "curl")
+	system.Need(t, "bash", "curl", "pgrep")
 	text, err := os.ReadFile(readme)
 	if err != nil {
 		t.Fatal(err)
@@ -351,6 +352,50 @@ func TestReadme(t *testing.T) {
 	}
 	if got := strings.Join(orders, " "); got != "1001 1002 1003" {
 		t.Errorf("the gateway charged the orders %s", got)
+	}
+}
+
+// TestReadmeGo compiles the Go of the README, in a package that is nowhere else.
+func TestReadmeGo(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listings := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(listings) == 0 {
+		t.Fatal("the README has no Go")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range listings {
+		dir := t.TempDir()
+		overlay := map[string]map[string]string{"Replace": {}}
+		for name, source := range map[string]string{"readme.go": "package shop\n\n" + l[1],
+			"rest.go": "package shop\n\nimport (\n\"context\"\n\n\"onced/saga\"\n)\n" +
+				"type Order struct{ ID string }\ntype Receipt struct{}\n" +
+				"func pay(context.Context, Order) (_ Receipt, err error) { return }\n" +
+				"func lookUp(context.Context, Order, saga.Doubt) (_ Receipt, found bool, err error) { return }\n",
+		} {
+			overlay["Replace"][filepath.Join(root, "readme_shop", name)] = filepath.Join(dir, name)
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file, err := json.Marshal(overlay)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, "overlay.json"), file, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"),
+			"./readme_shop")
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Errorf("listing %d: %v\n%s", i+1, err, out)
+		}
 	}
 }
 
@@ -406,6 +451,9 @@ func TestGuideConfigurations(t *testing.T) {
 	for _, l := range listings {
 		file := filepath.Join(t.TempDir(), "onced.yaml")
 		l[1] = strings.ReplaceAll(l[1], "/run/secrets/gateway", secret)
+		if strings.HasPrefix(l[1], "    ") { // a part of a route
+			l[1] = "routes:\n  - path: /charges\n    upstream: https://gateway.example\n" + l[1]
+		}
 		if err := os.WriteFile(file, []byte(l[1]), 0o600); err != nil {
 			t.Fatal(err)
 		}
