@@ -54,7 +54,7 @@ func (s *Server) listRuns(c echo.Context) error {
 	}
 	out := runPage{Runs: []*runView{}}
 	next, err := s.fillRuns(c.Request().Context(), q, limit, func(v *saga.RunView) {
-		out.Runs = append(out.Runs, viewRun(v, seesRunContent(caller(c), v)))
+		out.Runs = append(out.Runs, viewRun(v, seesRunContent(caller(c), v)).brief())
 	})
 	if err != nil {
 		return err

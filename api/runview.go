@@ -127,6 +127,17 @@ func viewRun(v *saga.RunView, content bool) *runView {
 	return out
 }
 
+// brief leaves out what makes a page large.
+func (v *runView) brief() *runView {
+	v.Input, v.History = nil, nil
+	for i := range v.Steps {
+		if v.Steps[i].Output = nil; v.Steps[i].Signal != nil {
+			v.Steps[i].Signal.Data = nil
+		}
+	}
+	return v
+}
+
 func viewStep(st *machine.StepState, content bool) stepView {
 	out := stepView{Name: st.Name, State: st.Status.String(), Undo: word(st.Undo != machine.UndoNone, st.Undo),
 		UndoNumber: st.UndoNo, InDoubt: st.Doubt, TimedOut: st.TimedOut, Sends: st.Sends, Tries: st.Tries,

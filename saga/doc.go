@@ -135,10 +135,10 @@
 //     outcome of one call and the intent of the next are one commit, if the slot of
 //     the next is held already and the engine does not drain; else the run is stored
 //     as ready, and as started once the slot is held. So n steps cost n+1 commits.
-//   - A business key has one run that counts, for ever: a start joins it, or gets
-//     its result. A run that was undone makes room for the next round. The key that a
-//     callee gets is derived from definition, business key, round and step, and for
-//     undos from the number of the undo; nothing else.
+//   - A business key of a principal has one run that counts, for ever: a start joins
+//     it, or gets its result. A run that was undone makes room for the next round. The
+//     key that a callee gets is derived from principal, definition, business key, round
+//     and step, and for undos from the number of the undo; nothing else.
 //   - A run that has ended never changes. A success that becomes known after a run
 //     was undone is undone by a linked run.
 //   - The end of a run, and its need of a person, are events in the feed of the same

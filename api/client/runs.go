@@ -190,7 +190,7 @@ func (f RunFilter) query() url.Values {
 
 // RunPage is a page of a listing. It may be short while NextCursor is not empty.
 type RunPage struct {
-	Runs       []Run  `json:"runs"`                  // the newest first, without inputs and histories
+	Runs       []Run  `json:"runs"`                  // the newest first, without inputs, outputs and histories
 	NextCursor string `json:"next_cursor,omitempty"` // empty at the end
 }
 
