@@ -98,8 +98,8 @@ func (l *loader) noteNotFound(routes []Route) {
 		return
 	}
 	l.notes = append(l.notes, Problem{Origin: l.originOf(first), Key: first,
-		Text: "has 404 (" + strings.Join(names, ", ") + "): a wrong path in a deployment burns keys, for each " +
-			"request with one is refused for good",
+		Text: "has 404 (" + strings.Join(names, ", ") + "), which is final for its key: a wrong path in a " +
+			"deployment burns keys",
 		Remedy: "try the path first, or write outcomes: {unknown: [404]}"})
 }
 
