@@ -23,7 +23,7 @@ const (
 // callee one after the other, to hear the same.
 func (c *call[A, R]) begin(ctx context.Context) (d claim.Decision, err error) {
 	ctx, end := c.span(ctx, "claim begin")
-	defer func() { end(err, decisionOf(d)...) }()
+	defer func() { end(err, c.decisionOf(d)...) }()
 	c.req.TakeOver = c.check != nil || c.set.keyValidFor > 0
 	d, err = c.ask(ctx, c.claims.Begin)
 	if err != nil || d.Kind != claim.InFlight || c.set.wait == 0 {

@@ -37,7 +37,7 @@ func (c *call[A, R]) save(ctx context.Context, do saver) (claim.Decision, error)
 func (c *call[A, R]) saveOr(ctx context.Context, do, later saver) (claim.Decision, error) {
 	ctx, end := c.span(context.WithoutCancel(ctx), "claim finish")
 	d, err := do(ctx)
-	defer func() { end(err, decisionOf(d)...) }()
+	defer func() { end(err, c.decisionOf(d)...) }()
 	for range saveTries - 1 {
 		if err == nil || decided(err) || errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) {
 			break

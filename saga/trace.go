@@ -35,7 +35,7 @@ func (c *call[A, R]) span(
 	ctx context.Context, name string,
 ) (_ context.Context, end func(err error, attrs ...slog.Attr)) {
 	if c.set.tracer == nil {
-		return ctx, func(error, ...slog.Attr) {}
+		return ctx, noSpan
 	}
 	attrs := []slog.Attr{slog.String("operation", c.name)}
 	if c.earlier != "" {
@@ -44,9 +44,13 @@ func (c *call[A, R]) span(
 	return c.set.tracer.Start(ctx, name, attrs...)
 }
 
-// decisionOf is the attribute for a decision, none when there is none.
-func decisionOf(d claim.Decision) []slog.Attr {
-	if d.Kind == 0 {
+// noSpan ends what is no span.
+func noSpan(error, ...slog.Attr) {}
+
+// decisionOf is the attribute for a decision, none when there is none or nobody to
+// see it.
+func (c *call[A, R]) decisionOf(d claim.Decision) []slog.Attr {
+	if d.Kind == 0 || c.set.tracer == nil {
 		return nil
 	}
 	return []slog.Attr{slog.String("decision", d.Kind.String())}

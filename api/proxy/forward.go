@@ -52,14 +52,14 @@ func (rt *route) observed(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.
 func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.Response, error) {
 	key := saga.DownstreamKey(ctx)
 	ctx, cancel := rt.detached(ctx)
-	req := (&http.Request{
+	req := &http.Request{
 		Method: x.Request.Method, URL: rt.target(x.Request.URL), Header: rt.guardedHeader(x.Request, key),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
-	}).WithContext(ctx)
+	}
 	if len(x.Body) > 0 {
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(x.Body)), int64(len(x.Body))
 	}
-	resp, sent, err := rt.send.send(req)
+	resp, sent, err := rt.send.send(ctx, req)
 	if err != nil {
 		cancel()
 		level := slog.LevelWarn

@@ -69,22 +69,34 @@ func (rt *route) setHeaders(h http.Header, in *http.Request) {
 	if !trusted || host == "" {
 		host = in.Host
 	}
-	h.Set("X-Forwarded-Proto", proto)
-	h.Set("X-Forwarded-Host", host)
+	ours := setter{h, make([]string, 0, 6+len(rt.Headers))}
+	ours.set("X-Forwarded-Proto", proto)
+	ours.set("X-Forwarded-Host", host)
 	if ip := rt.proxy.cfg.ClientIP(in); ip.IsValid() {
-		h.Set("X-Forwarded-For", ip.String())
+		ours.set("X-Forwarded-For", ip.String())
 	}
 	if id := problem.RequestID(in.Context()); id != "" {
-		h.Set("Request-Id", id)
+		ours.set("Request-Id", id)
 	}
 	if rt.Principal == token {
 		h.Del("Authorization") // it is onced's
 	}
 	h.Del("Expect")
 	if _, ok := h["User-Agent"]; !ok {
-		h["User-Agent"] = []string{""} // net/http shall not put in its own
+		ours.set("User-Agent", "") // net/http shall not put in its own
 	}
 	rt.setOwn(h)
+}
+
+// setter sets headers, whose names are canonical, out of one piece of memory.
+type setter struct {
+	h      http.Header
+	values []string
+}
+
+func (s *setter) set(name, value string) {
+	s.values = append(s.values, value)
+	s.h[name] = s.values[len(s.values)-1 : len(s.values) : len(s.values)]
 }
 
 // setOwn sets the headers of the route's configuration.

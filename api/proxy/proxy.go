@@ -159,10 +159,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, r, problem.From(err))
 		return
 	}
-	rt.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, principal)))
+	rt.serve(w, r, principal)
 }
-
-type principalKey struct{}
 
 // routeOf finds the route of a request, or a problem.
 func (p *Proxy) routeOf(r *http.Request) (*route, error) {

@@ -26,7 +26,7 @@ type route struct {
 	proxy   *Proxy
 	send    *transport // of guarded requests
 	pass    *httputil.ReverseProxy
-	handler http.Handler
+	guarded *idemhttp.Handler // nil when keys are ignored
 	maxBody int64
 	keep    int      // how much of an answer is held and kept
 	methods []string // that are admitted
@@ -47,25 +47,21 @@ func (p *Proxy) newRoute(c config.Route) (*route, error) {
 		rt.methods = append(rt.methods, http.MethodGet, http.MethodHead, http.MethodOptions)
 	}
 	if c.Key == "ignore" {
-		rt.handler = http.HandlerFunc(rt.passThrough)
 		return rt, nil
 	}
 	h, err := idemhttp.New(p.cfg.Claims, rt.settings(), rt.observed)
 	if err != nil {
 		return nil, err
 	}
-	rt.handler = h
+	rt.guarded = h
 	return rt, nil
 }
 
 // settings are those of the guarded part.
 func (rt *route) settings() idemhttp.Config {
 	cfg := idemhttp.Config{
-		Operation: rt.name,
-		Principal: func(r *http.Request) string {
-			principal, _ := r.Context().Value(principalKey{}).(string)
-			return principal
-		},
+		Operation:    rt.name,
+		Principal:    idemhttp.OnePrincipal, // serve says whose it is
 		Scope:        claim.RouteScopeOf,
 		KeyHeader:    rt.KeyHeader,
 		Methods:      rt.Methods,
@@ -97,8 +93,14 @@ func (rt *route) settings() idemhttp.Config {
 	return cfg
 }
 
-// ServeHTTP serves an admitted request.
-func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.handler.ServeHTTP(w, r) }
+// serve serves an admitted request of a principal.
+func (rt *route) serve(w http.ResponseWriter, r *http.Request, principal string) {
+	if rt.guarded == nil {
+		rt.passThrough(w, r)
+		return
+	}
+	rt.guarded.ServeFor(w, r, principal)
+}
 
 // ClaimID names the claim of a key that a principal has sent to a route, for
 // claim.Book.Resolve.

@@ -54,18 +54,19 @@ func (t *transport) close() { t.base.CloseIdleConnections() }
 
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, _, err := t.send(r)
+	resp, _, err := t.send(r.Context(), r)
 	return resp, err
 }
 
-// send sends r. When there is an error, sent says whether any of it may have
+// send sends r with ctx in place of its own. When there is an error, sent says whether any of it may have
 // reached the upstream; from then on nothing more of it will.
-func (t *transport) send(r *http.Request) (resp *http.Response, sent bool, err error) {
+func (t *transport) send(ctx context.Context, r *http.Request) (resp *http.Response, sent bool, err error) {
 	out, ended := &outgoing{}, func(int, error) {}
 	if t.trace != nil {
-		r, ended = t.trace(r)
+		r, ended = t.trace(r.WithContext(ctx))
+		ctx = r.Context()
 	}
-	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotConn: out.gotConn}))
+	r = r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: out.gotConn}))
 	if !safe(r.Method) {
 		r.GetBody = nil
 		r.Header = hideKeys(r.Header)
@@ -117,9 +118,16 @@ func hidden(name string) string {
 // outgoing is what is known of the connections that one request was given.
 type outgoing struct {
 	mu    sync.Mutex
-	conns []*countedConn
-	base  []int64 // what had been written before
-	other bool    // a connection that cannot be counted
+	given []givenConn
+	one   [1]givenConn // there are seldom more
+	other bool         // a connection that cannot be counted
+}
+
+// givenConn is a connection and what had been written to it before.
+type givenConn struct {
+	*countedConn
+
+	before int64
 }
 
 func (o *outgoing) gotConn(info httptrace.GotConnInfo) {
@@ -134,7 +142,10 @@ func (o *outgoing) gotConn(info httptrace.GotConnInfo) {
 		o.other = true
 		return
 	}
-	o.conns, o.base = append(o.conns, c), append(o.base, c.written())
+	if o.given == nil {
+		o.given = o.one[:0]
+	}
+	o.given = append(o.given, givenConn{c, c.written()})
 }
 
 // seal stops all writing and reports whether anything was written.
@@ -142,8 +153,8 @@ func (o *outgoing) seal() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	sent := o.other
-	for i, c := range o.conns {
-		sent = c.seal() != o.base[i] || sent
+	for _, c := range o.given {
+		sent = c.seal() != c.before || sent
 	}
 	return sent
 }

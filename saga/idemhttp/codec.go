@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -74,7 +73,13 @@ func appendHeader(b []byte, h http.Header) []byte {
 		n += len(values)
 	}
 	b = binary.AppendUvarint(b, uint64(n))
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	var few [16]string // most responses have fewer
+	names := few[:0]
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		for _, v := range h[name] {
 			b = binary.AppendUvarint(b, uint64(len(name)))
 			b = append(b, name...)
@@ -152,7 +157,10 @@ func (d *decoder) text() string {
 
 func (d *decoder) header() http.Header {
 	n := d.count(maxLines)
-	h := http.Header{}
+	if n == 0 {
+		return nil
+	}
+	h, values := make(http.Header, min(n, 16)), make([]string, 0, min(n, 16))
 	for range n {
 		name, value := d.text(), d.text()
 		if d.err == nil && (!isToken(name) || !isValue(value) ||
@@ -162,21 +170,48 @@ func (d *decoder) header() http.Header {
 		if d.err != nil {
 			return nil
 		}
-		h[name] = append(h[name], value)
-	}
-	if len(h) == 0 {
-		return nil
+		if had := h[name]; had != nil {
+			h[name] = append(had, value)
+			continue
+		}
+		values = append(values, value) // one piece of memory for most
+		h[name] = values[len(values)-1 : len(values) : len(values)]
 	}
 	return h
 }
 
+// stored is a response as the operation has it: out of the store, where it is read
+// by whoever sends it only, or on its way there.
+type stored struct {
+	resp *Response
+	data []byte // instead of resp
+}
+
+// encode is the form in which it is stored.
+func (s *stored) encode() ([]byte, error) { return encode(s.resp) }
+
+// storedFrom takes what was stored for whoever sends it.
+func storedFrom(data []byte) (*stored, error) { return &stored{data: data}, nil }
+
+// response reads the response.
+func (s *stored) response() (*Response, error) {
+	if s.resp != nil {
+		return s.resp, nil
+	}
+	return decode(s.data)
+}
+
 // foreignResult is a result that somebody recorded by hand in another form.
-func foreignResult(typ string, data []byte) (*Response, error) {
+func foreignResult(typ string, data []byte) (*stored, error) {
+	return &stored{resp: foreignResponse(typ, data)}, nil
+}
+
+func foreignResponse(typ string, data []byte) *Response {
 	if len(data) == 0 {
-		return &Response{Status: http.StatusNoContent}, nil
+		return &Response{Status: http.StatusNoContent}
 	}
 	if typ == "" || !isValue(typ) {
 		typ = "application/octet-stream"
 	}
-	return &Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {typ}}, Body: data}, nil
+	return &Response{Status: http.StatusOK, Header: http.Header{"Content-Type": {typ}}, Body: data}
 }

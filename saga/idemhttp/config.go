@@ -175,7 +175,7 @@ func (c *Config) options() []saga.Option {
 		saga.Fingerprint(func(x *Exchange) []byte { return x.fingerprint[:] }),
 		saga.Intent(intentOf),
 		saga.ResultType(TypeResponse),
-		saga.Codec(encode, decode),
+		saga.Codec((*stored).encode, storedFrom),
 		saga.OldResult(foreignResult),
 	}
 	if c.Scope != nil {
@@ -188,7 +188,7 @@ func (c *Config) options() []saga.Option {
 		opts = append(opts, saga.Trace(c.Tracer))
 	}
 	if c.Check != nil {
-		opts = append(opts, saga.Check(c.Check))
+		opts = append(opts, saga.Check(checkOf(c.Check)))
 	}
 	if c.KeyValidFor != 0 {
 		opts = append(opts, saga.Repeatable(c.KeyValidFor))
@@ -203,6 +203,16 @@ func (c *Config) options() []saga.Option {
 		opts = append(opts, saga.Wait(max(c.Wait, 0)))
 	}
 	return opts
+}
+
+// checkOf is a look-up as the operation takes it.
+func checkOf(
+	check func(context.Context, *Exchange, saga.Doubt) (*Response, bool, error),
+) func(context.Context, *Exchange, saga.Doubt) (*stored, bool, error) {
+	return func(ctx context.Context, x *Exchange, d saga.Doubt) (*stored, bool, error) {
+		resp, found, err := check(ctx, x, d)
+		return &stored{resp: resp}, found, err
+	}
 }
 
 // ClassOf is what a status means when nothing else is said: 2xx is done; 400, 402

@@ -1,7 +1,6 @@
 package idemhttp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"onced/kv/claim"
@@ -18,7 +18,7 @@ import (
 
 // Exchange is one guarded request.
 type Exchange struct {
-	// Request is the request; its body reads Body, and may be read once.
+	// Request is the request. Its body has been read, and is in Body.
 	Request *http.Request
 	// Body is the whole body. It must not be changed.
 	Body []byte
@@ -67,14 +67,14 @@ func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (x *Exchange, p 
 		return nil, &Problem{Code: CodeKeyMissing, Param: h.cfg.KeyHeader, Detail: "send the header " +
 			h.cfg.KeyHeader + " with 1 to 255 bytes: new for each intent, the same for its retries"}
 	}
-	return &Exchange{Key: key, Principal: h.cfg.Principal(r), perform: h.perform}, nil
+	return &Exchange{Request: r, Key: key, perform: h.perform}, nil
 }
 
 // read takes in the body. gone is true when the client is not there any more.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *Problem, gone bool) {
-	stop := bound(w, h.cfg.BodyTime)
+	limit := h.bound(w)
 	body, err := readBody(w, r, h.cfg.MaxBody)
-	stop()
+	h.unbound(limit)
 	if err != nil {
 		w.Header().Set("Connection", "close") // the rest of the body is still to come
 		p := bodyProblem(err, h.cfg.MaxBody)
@@ -83,31 +83,56 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *
 	}
 	x.room.arrived(len(body))
 	x.Body = body
-	x.Request = r.WithContext(r.Context())
-	x.Request.Body = io.NopCloser(bytes.NewReader(body))
-	x.Request.GetBody = nil
-	x.Request.ContentLength, x.Request.TransferEncoding = int64(len(body)), nil
 	x.fingerprint = h.fingerprint(r, body)
 	return nil, false
 }
 
-// bound lets reads of the connection fail after d, until stop is called. The
-// deadline is one in the past, set when the time is over: that needs no clock.
-func bound(w http.ResponseWriter, d time.Duration) (stop func()) {
-	if d == 0 {
-		return func() {}
+// deadline ends reads of a connection when its time is over. Deadlines are used
+// again: each request needs one, and hardly any fires.
+type deadline struct {
+	timer *time.Timer
+	w     http.ResponseWriter
+	fired chan struct{}
+}
+
+// newDeadlines returns a pool of deadlines.
+func newDeadlines() *sync.Pool {
+	return &sync.Pool{New: func() any {
+		d := &deadline{fired: make(chan struct{})}
+		d.timer = time.AfterFunc(time.Hour, d.fire)
+		d.timer.Stop()
+		return d
+	}}
+}
+
+// fire lets reads fail by a deadline in the past: that needs no clock.
+func (d *deadline) fire() {
+	defer close(d.fired)
+	_ = http.NewResponseController(d.w).SetReadDeadline(time.Unix(1, 0)) // a server that cannot has its own limit
+}
+
+// bound lets reads of the connection fail after BodyTime, until unbound is called.
+func (h *Handler) bound(w http.ResponseWriter) *deadline {
+	if h.cfg.BodyTime == 0 {
+		return nil
 	}
-	conn, fired := http.NewResponseController(w), make(chan struct{})
-	t := time.AfterFunc(d, func() {
-		defer close(fired)
-		_ = conn.SetReadDeadline(time.Unix(1, 0)) // a server that cannot has its own limit
-	})
-	return func() {
-		if !t.Stop() {
-			<-fired
-			_ = conn.SetReadDeadline(time.Time{})
-		}
+	d, _ := h.deadlines.Get().(*deadline)
+	d.w = w
+	d.timer.Reset(h.cfg.BodyTime)
+	return d
+}
+
+func (h *Handler) unbound(d *deadline) {
+	if d == nil {
+		return
 	}
+	if !d.timer.Stop() {
+		<-d.fired
+		_ = http.NewResponseController(d.w).SetReadDeadline(time.Time{})
+		return // it is used up
+	}
+	d.w = nil
+	h.deadlines.Put(d)
 }
 
 // smallBody is up to what size a body is believed to have the length that it
@@ -121,13 +146,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	body := http.MaxBytesReader(w, r.Body, limit)
-	if r.ContentLength > 0 && r.ContentLength <= smallBody {
+	if r.ContentLength > 0 && r.ContentLength <= smallBody { // it has no more than it says
 		buf := make([]byte, r.ContentLength)
-		_, err := io.ReadFull(body, buf)
+		_, err := io.ReadFull(r.Body, buf)
 		return buf, err
 	}
-	return io.ReadAll(body)
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 }
 
 func bodyProblem(err error, limit int64) *Problem {
@@ -146,13 +170,23 @@ func bodyProblem(err error, limit int64) *Problem {
 
 // fingerprint identifies the request under its key.
 func (h *Handler) fingerprint(r *http.Request, body []byte) [32]byte {
-	parts := make([][]byte, 0, 4+2*len(h.cfg.FingerprintHeaders))
-	parts = append(parts, []byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery))
+	var small [12][]byte
+	var room [512]byte // of all parts but the body, most often
+	parts, text := small[:0], room[:0]
+	add := func(s string) {
+		from := len(text)
+		text = append(text, s...) // parts that were added stay where they are
+		parts = append(parts, text[from:len(text):len(text)])
+	}
+	add(r.Method)
+	add(r.URL.EscapedPath())
+	add(r.URL.RawQuery)
 	for _, name := range h.cfg.FingerprintHeaders {
-		values := r.Header.Values(name)
-		parts = append(parts, []byte(name), []byte(itoa(len(values))))
+		values := r.Header[name]
+		add(name)
+		add(itoa(len(values)))
 		for _, v := range values {
-			parts = append(parts, []byte(v))
+			add(v)
 		}
 	}
 	return claim.FingerprintOf(append(parts, body)...)
@@ -165,14 +199,29 @@ func intentOf(x *Exchange) []byte {
 	if len(path) > 1<<10 {
 		path = path[:1<<10]
 	}
-	data, err := json.Marshal(struct {
-		Method string `json:"method"`
-		Path   string `json:"path"`
-	}{x.Request.Method, path})
-	if err != nil { // two texts
-		return nil
+	if !plainJSON(x.Request.Method) || !plainJSON(path) {
+		data, err := json.Marshal(struct {
+			Method string `json:"method"`
+			Path   string `json:"path"`
+		}{x.Request.Method, path})
+		if err != nil { // two texts
+			return nil
+		}
+		return data
 	}
-	return data
+	data := make([]byte, 0, len(`{"method":"","path":""}`)+len(x.Request.Method)+len(path))
+	data = append(append(data, `{"method":"`...), x.Request.Method...)
+	return append(append(append(data, `","path":"`...), path...), `"}`...)
+}
+
+// plainJSON reports that a text is the same inside of a JSON string.
+func plainJSON(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"\<>&`, c) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // DownstreamKey is the key to send to the callee inside a [Perform] and inside

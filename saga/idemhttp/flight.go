@@ -51,21 +51,20 @@ type notDone struct {
 	problem *Problem
 }
 
-// join puts x into the flight of its equals.
-func (s *flights) join(x *Exchange) *flight {
+// join puts x into the flight of its equals; first says that it is alone there.
+func (s *flights) join(x *Exchange) (f *flight, first bool) {
 	k := flightKey{x.Principal, x.Key, x.fingerprint}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.m[k]
-	if f == nil {
-		f = &flight{of: s, key: k}
+	if f = s.m[k]; f == nil {
+		f, first = &flight{of: s, key: k}, true
 		if s.m == nil {
 			s.m = map[flightKey]*flight{}
 		}
 		s.m[k] = f
 	}
 	f.n++
-	return f
+	return f, first
 }
 
 // leave takes one request out.
@@ -188,12 +187,16 @@ func (w *waiting) close() {
 }
 
 // do runs the operation for one of a flight.
-func (h *Handler) do(ctx context.Context, x *Exchange) (saga.Result[*Response], error) {
-	x.flight = h.flights.join(x)
-	defer x.flight.leave()
-	w := &waiting{Context: ctx, f: x.flight}
-	defer w.close()
-	res, err := h.op.Do(w, x)
+func (h *Handler) do(ctx context.Context, x *Exchange) (saga.Result[*stored], error) {
+	f, first := h.flights.join(x)
+	x.flight = f
+	defer f.leave()
+	if !first { // who is first seldom waits
+		w := &waiting{Context: ctx, f: f}
+		defer w.close()
+		ctx = w
+	}
+	res, err := h.op.Do(ctx, x)
 	if a := x.offered; a != nil {
 		if _, free := err.(*saga.NotDoneError); free { //nolint:errorlint // what Do returns itself
 			x.flight.prove(a)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"onced/kv/claim"
@@ -24,14 +25,17 @@ type Perform func(context.Context, *Exchange) (*Response, error)
 type Handler struct {
 	cfg     Config
 	perform Perform
-	op      *saga.Operation[*Exchange, *Response]
+	op      *saga.Operation[*Exchange, *stored]
 	flights *flights
+
+	deadlines *sync.Pool
 }
 
 // New returns a handler that calls perform once per key. Its error is a
 // saga.ConfigError. Without Config.Pass, what passes through is answered 404.
 func New(claims *claim.Book, cfg Config, perform Perform) (*Handler, error) {
-	h := &Handler{cfg: cfg.withDefaults(), perform: perform, flights: &flights{}}
+	h := &Handler{cfg: cfg.withDefaults(), perform: perform, flights: &flights{},
+		deadlines: newDeadlines()}
 	if h.cfg.Pass == nil {
 		h.cfg.Pass = http.NotFoundHandler()
 	}
@@ -52,10 +56,23 @@ func New(claims *claim.Book, cfg Config, perform Perform) (*Handler, error) {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.serve(w, r, h.cfg.Principal)
+}
+
+// ServeFor is ServeHTTP for a caller that knows whose request it is; then
+// Config.Principal is not asked.
+func (h *Handler) ServeFor(w http.ResponseWriter, r *http.Request, principal string) {
+	h.serve(w, r, func(*http.Request) string { return principal })
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, principal func(*http.Request) string) {
 	x, p := h.admit(w, r)
 	if p == nil && x == nil {
 		h.cfg.Pass.ServeHTTP(w, r)
 		return
+	}
+	if p == nil {
+		x.Principal = principal(r)
 	}
 	if p == nil {
 		p = h.enter(w, r, x)
@@ -74,7 +91,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	res, err := h.do(r.Context(), x)
 	defer x.answer.close()
 	if res.Value != nil {
-		x.room.grow(int64(len(res.Value.Body)), true)
+		x.room.grow(int64(len(res.Value.data)), true)
 	}
 	h.reply(w, r, reply{x: x, res: res, err: err})
 }
@@ -85,7 +102,7 @@ func (h *Handler) ID(principal, key string) claim.ID {
 }
 
 // effect is the function of the operation.
-func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
+func (h *Handler) effect(ctx context.Context, x *Exchange) (*stored, error) {
 	if err := x.instead(); err != nil {
 		return nil, err
 	}
@@ -107,7 +124,7 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*Response, error) {
 	kept := resp.kept(h.cfg.MaxResponse, h.cfg.DropHeaders)
 	switch h.cfg.Classify(resp) {
 	case saga.OutcomeDone:
-		return kept, nil
+		return &stored{resp: kept}, nil
 	case saga.OutcomeRefused:
 		data, err := encode(kept)
 		if err != nil {

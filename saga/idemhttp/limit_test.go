@@ -117,7 +117,11 @@ func TestBusyEndsWithTheRequest(t *testing.T) {
 	}
 	// What is there is counted while it is sent, also when it is a replay.
 	for range 2 {
-		w := &watched{ResponseRecorder: httptest.NewRecorder(), at: func() { inUse(t, l, 1, 3*ResponseRoom) }}
+		w := &watched{ResponseRecorder: httptest.NewRecorder(), at: func() {
+			if n, b := l.InUse(); n != 1 || b < 3*ResponseRoom || b > 3*ResponseRoom+1<<10 {
+				t.Errorf("%d requests with %d bytes are counted", n, b)
+			}
+		}}
 		h.ServeHTTP(w, post("5", ""))
 		if w.Body.String() != large {
 			t.Error("another body")

@@ -1,7 +1,9 @@
 package idemhttp
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -64,6 +66,8 @@ func runHandler(next http.Handler) Perform {
 			}
 		}()
 		req := x.Request.WithContext(ctx)
+		req.Body, req.GetBody = io.NopCloser(bytes.NewReader(x.Body)), nil
+		req.ContentLength, req.TransferEncoding = int64(len(x.Body)), nil
 		defer func() {
 			if req.MultipartForm != nil {
 				_ = req.MultipartForm.RemoveAll() // net/http does it for the request it knows

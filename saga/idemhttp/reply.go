@@ -14,7 +14,7 @@ import (
 // reply is what became of a guarded request.
 type reply struct {
 	x   *Exchange
-	res saga.Result[*Response]
+	res saga.Result[*stored]
 	err error
 }
 
@@ -55,7 +55,7 @@ func (h *Handler) answer(r *http.Request, a reply) (*Response, *Problem) {
 		if own != nil && !a.res.LookedUp {
 			return own, nil
 		}
-		return a.res.Value, nil
+		return h.fromStore(r, a.res.Value)
 	case *saga.RefusedError:
 		return h.refusal(a, e)
 	case *saga.NotDoneError:
@@ -69,10 +69,23 @@ func (h *Handler) answer(r *http.Request, a reply) (*Response, *Problem) {
 		if own != nil && a.x.performed {
 			return own, nil
 		}
-		h.cfg.Logger.ErrorContext(r.Context(), "a stored response cannot be read", "error", a.err)
-		return &Response{Status: http.StatusOK, Omitted: true, Size: -1}, nil
+		return h.unreadable(r, a.err)
 	}
 	return nil, h.otherError(r, a.err)
+}
+
+// fromStore is a response out of the store.
+func (h *Handler) fromStore(r *http.Request, s *stored) (*Response, *Problem) {
+	resp, err := s.response()
+	if err != nil {
+		return h.unreadable(r, err)
+	}
+	return resp, nil
+}
+
+func (h *Handler) unreadable(r *http.Request, err error) (*Response, *Problem) {
+	h.cfg.Logger.ErrorContext(r.Context(), "a stored response cannot be read", "error", err)
+	return &Response{Status: http.StatusOK, Omitted: true, Size: -1}, nil
 }
 
 // refusal is the response of a refusal, now or earlier.
@@ -85,7 +98,7 @@ func (h *Handler) refusal(a reply, e *saga.RefusedError) (*Response, *Problem) {
 			return resp, nil
 		}
 	case e.Answer.Type != "" && len(e.Answer.Data) > 0: // a person's, without a status
-		resp, _ := foreignResult(e.Answer.Type, e.Answer.Data) // it has no error
+		resp := foreignResponse(e.Answer.Type, e.Answer.Data)
 		resp.Status = http.StatusUnprocessableEntity
 		return resp, nil
 	}

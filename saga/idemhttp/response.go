@@ -145,23 +145,48 @@ func (r *Response) close() {
 	}
 }
 
+// sendHeader puts into h what is sent of the header, and returns its Content-Length.
+func (r *Response) sendHeader(h http.Header) (length []string) {
+	from := r.Header
+	if !isPlain(from) {
+		from = EndToEnd(from)
+	}
+	h["Content-Type"] = nil // net/http shall not guess
+	for name, values := range from {
+		switch name {
+		case "Content-Length":
+			length = values
+		case ReplayedHeader, OutcomeHeader: // these are ours to say
+		default:
+			if !slices.Contains(hopHeaders, name) {
+				h[name] = slices.Clip(values)
+			}
+		}
+	}
+	return length
+}
+
+// isPlain reports that EndToEnd would only leave out hopHeaders.
+func isPlain(h http.Header) bool {
+	for name, values := range h {
+		if name == "Connection" || !isToken(name) || textproto.CanonicalMIMEHeaderKey(name) != name ||
+			slices.ContainsFunc(values, isNoValue) {
+			return false
+		}
+	}
+	return true
+}
+
 // send writes r. It must be called once and closes Rest. A rest that breaks off
 // cuts the connection, so that nobody takes the body for whole.
 func (r *Response) send(w http.ResponseWriter, req *http.Request) {
 	defer r.close()
 	h := w.Header()
-	end := EndToEnd(r.Header)
-	length := end["Content-Length"]
-	delete(end, "Content-Length")
-	delete(end, ReplayedHeader) // these two are ours to say
-	delete(end, OutcomeHeader)
-	if _, ok := end["Content-Type"]; !ok {
-		end["Content-Type"] = nil // net/http shall not guess
+	length := r.sendHeader(h)
+	var trailer http.Header
+	if len(r.Trailer) > 0 {
+		trailer = EndToEnd(r.Trailer)
 	}
-	for name, values := range end {
-		h[name] = values
-	}
-	trailer := EndToEnd(r.Trailer)
 	switch {
 	case r.Status == http.StatusResetContent: // net/http would let it have a body
 		h.Set("Content-Length", "0")
