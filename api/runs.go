@@ -203,10 +203,18 @@ func (s *Server) runAfter(c echo.Context, id string) (*saga.RunView, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	v, err := s.sagas.Engine.Wait(ctx, id)
-	if v != nil { // the error says how it ended, or that it goes on
+	switch {
+	case v == nil:
+		return nil, err
+	case ctx.Err() == nil: // the error says how it ended
 		return v, nil
 	}
-	return v, err
+	// It goes on, and may have come further meanwhile. The time of the request may be
+	// over too; what is known is answered all the same.
+	if now, err := s.sagas.Engine.Get(context.WithoutCancel(ctx), id); err == nil {
+		return now, nil
+	}
+	return v, nil
 }
 
 // preferredWait reads "wait" of the header Prefer, RFC 7240. What cannot be honoured

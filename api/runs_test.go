@@ -235,6 +235,9 @@ func TestPreferWaitWaitsNoLongerThanItSays(t *testing.T) {
 				a.text("state") != "running" {
 				t.Errorf("%q: %v, %v, %s", c.prefer, took, a.header, a.raw)
 			}
+			if step := a.at("steps").([]any)[0].(map[string]any); c.took > 0 && step["state"] != "waiting" {
+				t.Errorf("%q: it shows the run as it was before the wait: %s", c.prefer, a.raw)
+			}
 		}
 		// It ends when the run has ended.
 		path := r.started("pay", "k")

@@ -116,6 +116,9 @@ func viewRun(v *saga.RunView, content bool) *runView {
 	}
 	for _, h := range v.History {
 		x := historyView{At: instant(h.At), What: h.Note.String(), Step: h.Step}
+		if h.Note == machine.NoteEnd { // it is about the run
+			x.Step = ""
+		}
 		if content {
 			x.Text = h.Text
 		}
