@@ -20,6 +20,12 @@ const (
 	MaxRunKey = 255
 	// MaxData is the largest input or output, in bytes of JSON.
 	MaxData = 256 << 10
+	// MaxRunData is the most of input, outputs and data of signals that a run keeps
+	// together, in bytes. An output beyond it is not kept, and the history says so; a
+	// signal with data beyond it is an error.
+	MaxRunData = 4 << 20
+	// MaxWait is the longest deadline, pause or time to await a signal.
+	MaxWait = 10 * 365 * 24 * time.Hour
 )
 
 // Definition is a saga: steps in order, each with its undo. It is made by [New] and
@@ -85,8 +91,8 @@ func (d *Definition) Version(version string) *Definition {
 // Deadline bounds how long a run may take: then it is undone, unless its pivot has
 // been sent. Without it there is no bound.
 func (d *Definition) Deadline(limit time.Duration) *Definition {
-	if limit <= 0 {
-		d.fail("Deadline", fmt.Sprintf("must be positive, it is %v", limit))
+	if limit <= 0 || limit > MaxWait {
+		d.fail("Deadline", fmt.Sprintf("must be positive and at most %v, it is %v", MaxWait, limit))
 	}
 	d.def.Deadline = limit
 	return d
@@ -103,6 +109,8 @@ func (d *Definition) Deadline(limit time.Duration) *Definition {
 // returns means what it means everywhere in this package: nil is done, [Refused]
 // and [NotDone] are what they say, and every other error, a panic and a time-out
 // are unknown. The functions send [DownstreamKey], which is the same on every try.
+// A function must end when its context does. A second later its run goes on without
+// it; that a look-up finds nothing is no proof as long as it has not ended.
 //
 // An undo is tried again until it succeeds or its attempts are used up, always with
 // the same key. undo is nil for a step that has none; it then is the last one, or

@@ -119,13 +119,16 @@ func (s *settings) stepProblem() string {
 		return "Repeatable must name for how long the callee remembers keys"
 	case p.attempts < 1 || p.undoAttempts < 1:
 		return "Attempts and UndoAttempts must be at least 1"
-	case p.backoff <= 0 || p.maxBackoff < p.backoff:
-		return fmt.Sprintf("Backoff must be positive and not above its bound, it is %v and %v",
-			p.backoff, p.maxBackoff)
+	case p.backoff <= 0 || p.maxBackoff < p.backoff || p.maxBackoff > MaxWait:
+		return fmt.Sprintf("Backoff must be positive and not above its bound, at most %v; it is %v and %v",
+			MaxWait, p.backoff, p.maxBackoff)
 	case p.undoKeyValidFor <= 0:
 		return fmt.Sprintf(positive, "UndoKeyValidFor", p.undoKeyValidFor)
-	case p.awaitFor < 0:
-		return "AwaitFor must be positive; AwaitSignal waits without a bound"
+	case p.awaitFor < 0 || p.awaitFor > MaxWait:
+		return fmt.Sprintf("AwaitFor must be positive and at most %v; AwaitSignal waits without a bound",
+			MaxWait)
+	case s.settlesAfter > MaxWait:
+		return fmt.Sprintf("SettlesAfter must be at most %v, it is %v", MaxWait, s.settlesAfter)
 	}
 	return ""
 }

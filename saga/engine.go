@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ type Engine struct {
 	latest  map[string]*registered
 	drivers map[string]*driver         // runs that are worked on, or wait for a slot
 	waiters map[string][]chan struct{} // closed when the run needs a look
+	astray  map[place]int              // functions that go on past their time
 	asked   uint64                     // how often a look for runs that have a definition now was asked for
 	looking bool                       // there is somebody who looks for them
 
@@ -106,7 +108,7 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{store: s, cfg: cfg, epoch: s.Epoch(), defs: map[defID]*registered{},
 		latest: map[string]*registered{}, drivers: map[string]*driver{},
-		waiters: map[string][]chan struct{}{}}
+		waiters: map[string][]chan struct{}{}, astray: map[place]int{}}
 	c := &e.cfg
 	if c.Clock == nil {
 		c.Clock = kv.SystemClock()
@@ -146,7 +148,8 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 // definition that is not known are held when their turn comes, and go on by
 // themselves when it is registered; so register all versions that have open runs
 // before Serve, and nobody is told that they are held. Of one name the last registered
-// is the one that new runs use. The same version again replaces the functions.
+// is the one that new runs use. The same version again replaces the functions and
+// options; with other steps it is a [ConfigError].
 func (e *Engine) Register(defs ...*Definition) error {
 	for _, d := range defs {
 		if d == nil {
@@ -156,15 +159,30 @@ func (e *Engine) Register(defs ...*Definition) error {
 			return err
 		}
 	}
+	if err := e.take(defs); err != nil {
+		return err
+	}
+	e.releaseHeld()
+	return nil
+}
+
+// take makes the definitions known, all or none.
+func (e *Engine) take(defs []*Definition) error {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range defs {
+		old := e.defs[defID{d.name, d.version}]
+		if old != nil && !slices.Equal(old.StepNames(), d.StepNames()) {
+			return &ConfigError{Operation: d.name, Field: "version", Problem: "\"" + d.version +
+				"\" is registered with other steps, which its runs are at; give the new steps a new version"}
+		}
+	}
 	for _, d := range defs {
 		r := &registered{Definition: d, m: d.machineDef()}
 		r.m.Restored = e.cfg.Restored
 		e.defs[defID{d.name, d.version}] = r
 		e.latest[d.name] = r
 	}
-	e.mu.Unlock()
-	e.releaseHeld()
 	return nil
 }
 

@@ -45,6 +45,26 @@ func (w *work) describe() *Call {
 	return c
 }
 
+// place is a step of a run.
+type place struct {
+	run  string
+	step int
+}
+
+func (w *work) place() place { return place{w.r.id, w.call.Step} }
+
+// stray counts the functions of a step that go on past their time.
+func (e *Engine) stray(p place, n int) (now int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now = e.astray[p] + n; now == 0 {
+		delete(e.astray, p)
+	} else {
+		e.astray[p] = now
+	}
+	return now
+}
+
 // perform makes the call, and says how it ended.
 func (e *Engine) perform(w *work) machine.Event {
 	step := w.reg.steps[w.call.Step]
@@ -54,6 +74,7 @@ func (e *Engine) perform(w *work) machine.Event {
 	ctx = context.WithValue(ctx, downstreamKey{}, desc.DownstreamKey)
 	ctx = context.WithValue(ctx, callContext{}, desc)
 	ctx, end := e.observe(ctx, w)
+	strays := e.stray(w.place(), 0)
 	done := make(chan machine.Event, 1)
 	go func() {
 		ev := w.event(machine.OutcomeUnknown)
@@ -66,6 +87,9 @@ func (e *Engine) perform(w *work) machine.Event {
 	case ev = <-done:
 	case <-ctx.Done():
 		ev = e.overdue(w, done)
+	}
+	if ev.Outcome == machine.OutcomeAbsent && strays > 0 {
+		ev.Sending, ev.Text = true, "an earlier call has not ended, against its time limit"
 	}
 	end(ev)
 	return ev
@@ -80,8 +104,11 @@ func (e *Engine) overdue(w *work, done chan machine.Event) machine.Event {
 		return ev
 	case <-t.C:
 	}
+	e.stray(w.place(), 1)
 	go func() { // what it says later may still be news
-		if ev := <-done; ev.Outcome == machine.OutcomeDone && ev.Kind == machine.Result {
+		ev := <-done
+		e.stray(w.place(), -1)
+		if ev.Outcome == machine.OutcomeDone && ev.Kind == machine.Result {
 			e.lateResult(w.r.id, ev)
 		}
 	}()

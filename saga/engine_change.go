@@ -67,12 +67,31 @@ func unknownDef(s *machine.State) *machine.Def {
 
 // apply lets one event happen.
 func (c *change) apply(ev machine.Event) error {
+	if err := c.fit(&ev); err != nil {
+		return err
+	}
 	state, effects, err := machine.Next(c.m, c.r.state, ev, c.w.Now())
 	if err != nil {
 		return err
 	}
 	c.r.state = state
 	return c.carryOut(effects, ev)
+}
+
+// fit sees to it that the run stays small enough to be stored. What a call gave is
+// left out rather than lost with all that became of the call.
+func (c *change) fit(ev *machine.Event) error {
+	if c.r.data()+len(ev.Data) <= MaxRunData || len(ev.Data) == 0 {
+		return nil
+	}
+	if ev.Kind == machine.Result || ev.Kind == machine.Found {
+		ev.Text = fmt.Sprintf("it happened; its output of %d bytes was not kept, the run has %d already and "+
+			"the limit is %d", len(ev.Data), c.r.data(), MaxRunData)
+		ev.Data = nil
+		return nil
+	}
+	return &kv.LimitError{What: "data of a run", Got: int64(c.r.data() + len(ev.Data)), Limit: MaxRunData,
+		Unit: "bytes", Remedy: "keep the data elsewhere and pass a reference"}
 }
 
 func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {

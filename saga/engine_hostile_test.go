@@ -3,6 +3,10 @@ package saga
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -347,5 +351,131 @@ func TestACancelledRunDoesNotWaitForAHostThatHangs(t *testing.T) {
 		}
 		pass(2 * time.Hour)
 		s.wantStatus(waits[2], machine.Completed)
+	})
+}
+
+// The outputs of a long saga are more than a row can hold: what does not fit is left
+// out, and the run ends.
+func TestOutputsThatDoNotFitAreLeftOut(t *testing.T) {
+	const steps = 70
+	defs := func(o *outside) []*Definition {
+		d := New("long")
+		for i := range steps {
+			d.Step(fmt.Sprint("s", i), func(context.Context, *Call) ([]byte, error) {
+				return []byte(`"` + strings.Repeat("x", MaxData-2) + `"`), nil
+			}, nil, NothingToUndo())
+		}
+		return []*Definition{d}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		v := s.completed()
+		kept := 0
+		for i := range v.State.Steps {
+			kept += len(v.State.Steps[i].Output)
+		}
+		if kept > MaxRunData || kept < MaxRunData-2*MaxData {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		said := slices.ContainsFunc(v.History, func(h HistoryEntry) bool {
+			return strings.Contains(h.Text, "was not kept")
+		})
+		if !said {
+			t.Error("the history does not say it")
+		}
+	})
+}
+
+// A signal whose data does not fit is an error for whoever sends it.
+func TestASignalThatDoesNotFitIsRefused(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		id := s.started()
+		settle()
+		err := s.store.Update(s.Context(), func(w kv.Writer) error {
+			c, err := s.engine.edit(w, id)
+			if err == nil {
+				c.r.state.Steps[1].Output = make([]byte, MaxRunData-100)
+				err = c.save()
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sig := Signal{Run: id, Step: "charge", Data: []byte(`"` + strings.Repeat("x", 200) + `"`)}
+		var limit *kv.LimitError
+		if err := s.engine.Signal(s.Context(), sig); !errors.As(err, &limit) {
+			t.Errorf("the error is %v", err)
+		}
+		s.signal(id, "charge", false) // without data it fits
+		settle()
+		s.wantStatus(id, machine.Completed)
+	})
+}
+
+// Times that no row can hold, or that overflow, are refused with the definition.
+func TestTimesAreBounded(t *testing.T) {
+	t.Parallel()
+	o := newOutside()
+	const forEver = time.Duration(math.MaxInt64)
+	for name, d := range map[string]*Definition{
+		"deadline": New("x").Step("a", o.act("a"), nil).Deadline(forEver),
+		"await":    New("x").Step("a", o.act("a"), nil, AwaitFor(forEver)),
+		"backoff":  New("x").Step("a", o.act("a"), nil, Backoff(time.Second, forEver)),
+		"settles":  New("x").Step("a", o.act("a"), nil, Check(o.check("a")), SettlesAfter(forEver)),
+	} {
+		if err := d.Err(); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := New("x").Step("a", o.act("a"), nil, Repeatable(forEver), AwaitFor(MaxWait)).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A function ignores its context. While it has not ended, that a look-up finds nothing
+// is no proof, and nothing is sent again.
+func TestAFunctionThatIgnoresItsContextIsNotSentBeside(t *testing.T) {
+	defs := func(o *outside) []*Definition {
+		act := o.act("charge")
+		return []*Definition{New("pay").Step("charge", func(ctx context.Context, in order) (receipt, error) {
+			if CallOf(ctx).Try == 1 {
+				take(20 * time.Minute) // it is not its time
+			}
+			return act(ctx, in)
+		}, o.undo("charge"), Check(o.check("charge")), SettlesAfter(time.Minute), Attempts(100))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		s.forgets = true // a second call would be a second charge
+		s.completed()
+		s.wantLedger("charge=1")
+		if len(s.keys["charge"]) != 1 || len(s.keys["check charge"]) < 10 {
+			t.Errorf("the calls are %s", s.made())
+		}
+		if s.engine.astray == nil || len(s.engine.astray) > 0 {
+			t.Errorf("%d functions are counted that have ended", len(s.engine.astray))
+		}
+	})
+}
+
+// A version with other steps than those that its calls under way are at is refused.
+func TestAVersionKeepsItsSteps(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"retry=1m"}
+		id := s.started()
+		settle()
+		o := s.outside
+		other := New("pay").Step("charge", o.act("charge"), o.undo("charge")).Step("mail", o.act("mail"), nil)
+		if err := s.engine.Register(New("new").Step("a", o.act("a"), nil), other); !errors.Is(err, ErrConfig) {
+			t.Fatalf("the error is %v", err)
+		}
+		if n := len(s.engine.Definitions()); n != 1 {
+			t.Errorf("%d definitions are known after the error", n)
+		}
+		if err := s.engine.Register(other.Version("2"), twoSteps()(o)[0]); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Hour)
+		s.wantStatus(id, machine.Completed)
+		s.wantLedger("charge=1 order=1")
 	})
 }

@@ -135,7 +135,7 @@ type entry struct {
 
 // encode makes the row's bytes. Times are kept as differences to the creation.
 func (r *run) encode() []byte {
-	e := enc{wire.Encoder{Bytes: make([]byte, 0, 256+len(r.input)), Base: r.created.UnixNano()}}
+	e := enc{wire.Encoder{Bytes: make([]byte, 0, 512+64*len(r.state.Steps)+r.data()), Base: r.created.UnixNano()}}
 	e.Int(e.Base)
 	e.Text(r.def)
 	e.Text(r.version)
@@ -203,6 +203,15 @@ func decodeRun(id string, b []byte) (*run, error) {
 
 // of is the business key of the run.
 func (r *run) of() RunKey { return RunKey{Principal: r.principal, Definition: r.def, Key: r.key} }
+
+// data is how much of MaxRunData the run takes up.
+func (r *run) data() int {
+	n := len(r.input)
+	for i := range r.state.Steps {
+		n += len(r.state.Steps[i].Output) + len(r.state.Steps[i].SignalData)
+	}
+	return n
+}
 
 // loadRun reads a run; nil is none.
 func loadRun(rd kv.Reader, id string) (*run, error) {

@@ -99,7 +99,7 @@ func (m *move) answered(i int) {
 		m.heard(i)
 	case step.Await:
 		st.Status, st.NextAt = Waiting, m.awaitEnd(step)
-		m.note(NoteWaiting, i, "")
+		m.note(NoteWaiting, i, m.ev.Text)
 		if m.s.Back {
 			m.takeBack(i)
 		}
@@ -240,15 +240,22 @@ func (m *move) found(i int) {
 		m.refused(i, CauseRefused)
 	case OutcomeAbsent:
 		m.note(NoteAbsent, i, ev.Text)
+		if ev.Sending {
+			st.LastSend = m.now
+			st.Looks++
+		}
 		settled := st.LastSend.Add(step.SettlesAfter)
-		if m.now.Before(settled) {
-			st.NextAt = m.now
-			if st.Resend = !m.s.Back && m.maySend(i); !st.Resend {
-				st.NextAt = settled
-			}
+		if !m.now.Before(settled) && !ev.Sending {
+			m.absent(i)
 			return
 		}
-		m.absent(i)
+		st.NextAt = m.now
+		if st.Resend = !m.s.Back && m.maySend(i); st.Resend {
+			return
+		}
+		if st.NextAt = settled; ev.Sending {
+			m.resolve(i)
+		}
 	default:
 		st.Looks++
 		st.NextAt = m.now.Add(step.Act.delay(st.Looks, ev.After, ev.Random))

@@ -113,9 +113,12 @@ type Event struct {
 	Data []byte
 	// Text and Code are for people and programs: an error, a reason.
 	Text, Code string
-	At         time.Time
-	Verb       Verb
-	Hold       Hold
+	// Sending: an earlier call of the step goes on, so that what a look-up does not find
+	// may be sent still.
+	Sending bool
+	At      time.Time
+	Verb    Verb
+	Hold    Hold
 	// Random spreads pauses.
 	Random uint32
 }

@@ -100,6 +100,8 @@ func (p *play) event(t *testing.T, w []string) Event {
 			}
 		} else if i := p.state.Find(x); i >= 0 {
 			ev.Step = i
+		} else if x == "sending" {
+			ev.Sending = true
 		} else if o, ok := outcomes[x]; ok {
 			ev.Outcome = o
 		}

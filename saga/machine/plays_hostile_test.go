@@ -120,4 +120,14 @@ var hostile = map[string]string{
 		0s begin          -> running a=done b=done c=started call:action:c#1
 		0s result refused -> held a=done b=done c=refused tell
 		1s skip c         -> completed a=done b=done c=skipped tell because none`,
+
+	"a look-up that finds nothing while a call goes on is no proof": `
+		step a undo check=10s n=2
+		0s begin                 -> running a=started call:action:a#1
+		0s result unknown        -> running a=unknown? check:a@1s
+		1s found a absent        -> running a=unknown? check:a@10s
+		10s found a absent sending -> running a=unknown? check:a@20s
+		20s found a absent sending -> held a=unknown? tell
+		21s retry                -> running a=unknown? check:a@21s
+		30s found a absent       -> running a=ready action:a@30s`,
 }
