@@ -18,18 +18,19 @@ import (
 // with the demo's hooks.
 const demoServiceName = "__demo-service"
 
-const demoHelp = `A shop and a payment gateway on localhost:3000 with onced between them, and switches that break each.
-Without --orders it waits for you and says what to try. With --orders it places them by itself, prints
-the proof from the gateway's own ledger as a table and as JSON, and ends: with exit code 0 when every
-order was charged as it should have been, with 4 when not. It ends within --limit, and some ten seconds
-more at the worst. Ctrl-C prints what there is until then, with exit code 1.
+const demoHelp = `A shop on localhost:3000 whose checkout is a saga of four steps at four services: points are spent, a
+voucher is redeemed, the card is charged (the gateway calls back), the order is made. onced runs it, and
+switches break each part. Without --orders it waits for you and says what to try. With --orders it places
+them by itself, prints the proof from the services' own ledgers as a table and as JSON, and ends: with
+exit code 0 when of every order all four steps stand once, or none, with 4 when not. It ends within
+--limit, and some ten seconds more at the worst. Ctrl-C prints what there is until then, with exit code 1.
 Everything is kept in the folder --data, and nothing elsewhere. Each kind of demo has its own books
 there: interactive, load, interactive-unprotected and load-unprotected. Without --orders it continues
 with its own books of an earlier demo; the page's reset empties those. With --orders it empties its own
 at the start.
---unprotected leaves onced out, to show what it is for: then customers are charged twice, and orders
-shipped twice. With --orders it needs one of the faults delay, duplicate and crash: the others alone
-do no such harm.
+--unprotected leaves onced out, to show what it is for: then customers are charged twice, orders are
+shipped twice, and others stay half done. With --orders it needs a fault that does harm: refuse, early
+and keys alone do none.
 A checkout waits for its end; with the header "Prefer: wait=0" it is answered at once: 202 while the
 order is under way, 503 with Retry-After while onced is down.
 `
@@ -52,8 +53,8 @@ func demoCommand() *command {
 			f.IntVar(&d.Clients, "clients", demo.DefaultClients, fmt.Sprintf(
 				"`N` clients place the orders; by default %d", demo.DefaultClients))
 			f.StringVar(&faults, "faults", "", "what to break from the start: none, or some of "+
-				"all,delay,duplicate,drop,crash,keys, where all is every fault but keys, which makes the "+
-				"gateway honour keys; by default all with --orders, else none")
+				"all,delay,lose,error,refuse,duplicate,drop,early,crash,keys, where all is every fault but "+
+				"keys, which makes every service honour keys; by default all with --orders, else none")
 			f.Uint64Var(&d.Seed, "seed", 1,
 				"`NUMBER` that decides which call meets which fault; by default 1")
 			f.DurationVar(&d.Limit, "limit", demo.DefaultLimit, fmt.Sprintf(

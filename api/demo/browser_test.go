@@ -191,7 +191,7 @@ func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t)
 	d := start(t, t.TempDir())
-	b.open(d.url, 1180, 1180)
+	b.open(d.url, 1180, 1400)
 	for _, name := range []string{"duplicate", "delay", "crash"} {
 		b.click("#switch-" + name)
 		b.until(`document.getElementById("switch-` + name + `").getAttribute("aria-pressed") === "true"`)
@@ -209,6 +209,20 @@ func TestPageInABrowser(t *testing.T) {
 	b.until(`document.querySelector("#proof").innerText.includes("it was killed")`)
 	b.until(`document.querySelector("#orders").innerText.includes("The service was killed")`)
 	d.once(d.atRest(3), 3)
+
+	// An order that is refused at its last step is undone, before one's eyes.
+	b.click("#switch-refuse-order")
+	b.until(`document.getElementById("switch-refuse-order").getAttribute("aria-pressed") === "true"`)
+	b.value(`document.getElementById("orderId").value = "ord_4"`)
+	b.click("form.order button")
+	b.until(`document.querySelector("#orders article").innerText.includes("ord_4 failed charged 0×")`)
+	steps := b.value(`[...document.querySelectorAll("#orders article:first-of-type .steps li")]
+		.map((li) => li.innerText.replace(/\s+/g, " ")).join(", ")`)
+	if steps != "points given back, vouchers released, charges refunded, orders refused" {
+		t.Errorf("the steps of ord_4: %v", steps)
+	}
+	b.click("#switch-refuse")
+	b.until(`document.getElementById("switch-refuse").getAttribute("aria-pressed") === "false"`)
 
 	// What came of a click stays in sight while the page goes on changing.
 	b.click("#switch-duplicate")
@@ -237,7 +251,8 @@ func TestPageInABrowser(t *testing.T) {
 		}
 	}
 	for _, said := range b.said {
-		if !strings.Contains(said, "503") { // the gap of a restart
+		// The gap of a restart, and the order that was refused.
+		if !strings.Contains(said, "status of 503") && !strings.Contains(said, "status of 402") {
 			t.Errorf("the page complains: %s", said)
 		}
 	}

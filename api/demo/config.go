@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -8,19 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"onced/api/demo/callee"
 	"onced/kv"
-)
-
-// The times of the demo, short so that it is lively.
-const (
-	// CallTimeout is how long the service waits for the gateway.
-	CallTimeout = time.Second
-	// SettlesAfter is how long after a send the service trusts a look-up that
-	// finds nothing.
-	SettlesAfter = 3500 * time.Millisecond
-	// BookBy is how long after it was asked the gateway may still charge. What
-	// it could not book by then it never books.
-	BookBy = 1800 * time.Millisecond
 )
 
 // The defaults of [Config].
@@ -76,6 +66,9 @@ type Config struct {
 	Terminal       bool
 	// Clock is the one clock; nil means the system's.
 	Clock kv.Clock
+	// Rand makes the token that the shop calls the service with; nil means
+	// crypto/rand.Reader.
+	Rand io.Reader
 	// Ready is called with the URL once the demo answers; nil is not called. It
 	// is for tests.
 	Ready func(url string)
@@ -90,6 +83,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Clock == nil {
 		c.Clock = kv.SystemClock()
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
 	}
 	return c
 }
@@ -110,9 +106,9 @@ func (c Config) validate() error {
 		problem = fmt.Sprintf("--clients is %d; 1 to %d are allowed", c.Clients, maxClients)
 	case c.Port < 0 || c.Port > 65535:
 		problem = fmt.Sprintf("--port is %d; 0 to 65535 are allowed, 0 takes a free one", c.Port)
-	case c.Unprotected && c.Orders > 0 && !c.Faults.Delay && !c.Faults.Duplicate && !c.Faults.Crash:
-		problem = "--unprotected with these --faults shows nothing: without delay, duplicate or crash " +
-			"no shop charges or ships twice; use for example --faults=all"
+	case c.Unprotected && c.Orders > 0 && !c.Faults.harmful():
+		problem = "--unprotected with these --faults shows nothing: a shop can deal with them by itself; " +
+			"use for example --faults=all"
 	case c.Limit < time.Second || c.Limit > 24*time.Hour:
 		problem = fmt.Sprintf("--limit is %s; 1s to 24h are allowed", c.Limit)
 	default:
@@ -121,11 +117,19 @@ func (c Config) validate() error {
 	return fmt.Errorf("%w: %s", ErrConfig, problem)
 }
 
-// Faults are switches that are on.
-type Faults struct{ Delay, Duplicate, Drop, Crash, Keys bool }
+// Faults are switches that are on from the start. Keys is no fault.
+type Faults struct {
+	// Delay, Lose, Error and Refuse: see the demo's page. With orders they are on at
+	// every service.
+	Delay, Lose, Error, Refuse bool
+	// Duplicate, Drop and Early are about callbacks.
+	Duplicate, Drop, Early bool
+	// Crash kills the service. Keys lets every service honour idempotency keys.
+	Crash, Keys bool
+}
 
 // faultNames are what ParseFaults takes.
-var faultNames = []string{"all", "delay", "duplicate", "drop", "crash", "keys"}
+var faultNames = []string{"all", "delay", "lose", "error", "refuse", "duplicate", "drop", "early", "crash", "keys"}
 
 // ParseFaults reads none, or names with commas between them. The name all is every
 // fault; keys is none of them, and has to be named.
@@ -140,12 +144,24 @@ func ParseFaults(text string) (Faults, error) {
 			return Faults{}, fmt.Errorf("%q is no fault; allowed: none, or some of %s", name,
 				strings.Join(faultNames, ","))
 		}
-		all := name == "all"
-		f.Delay = f.Delay || all || name == "delay"
-		f.Duplicate = f.Duplicate || all || name == "duplicate"
-		f.Drop = f.Drop || all || name == "drop"
-		f.Crash = f.Crash || all || name == "crash"
+		for one, set := range map[string]*bool{"delay": &f.Delay, "lose": &f.Lose, "error": &f.Error,
+			"refuse": &f.Refuse, "duplicate": &f.Duplicate, "drop": &f.Drop, "early": &f.Early,
+			"crash": &f.Crash} {
+			*set = *set || name == one || name == "all"
+		}
 		f.Keys = f.Keys || name == "keys"
 	}
 	return f, nil
+}
+
+// switches are the faults by the names of their switches, but crash.
+func (f Faults) switches() map[string]bool {
+	return map[string]bool{callee.Delay: f.Delay, callee.Lose: f.Lose, callee.Fail: f.Error,
+		callee.Refuse: f.Refuse, callee.Duplicate: f.Duplicate, callee.Drop: f.Drop, callee.Early: f.Early,
+		callee.Keys: f.Keys}
+}
+
+// harmful reports that the faults do harm to a shop without onced.
+func (f Faults) harmful() bool {
+	return f.Delay || f.Lose || f.Error || f.Duplicate || f.Drop || f.Crash
 }

@@ -5,41 +5,69 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"onced/api/demo/book"
+	"onced/api/demo/callee"
 )
 
-// The points at which the service can be killed. The first and the last are in
-// the child, which stops there and says so; the others are calls that the
-// gateway has in its hands.
+// The points at which the service can be killed that are its own: it stops there and
+// says so. The others are calls that the services have in their hands, see package
+// callee.
 const (
-	beforeIntent = "before-intent"
-	beforeCharge = "before-charge"
-	afterCharge  = "after-charge"
-	afterOutcome = "after-outcome"
+	beforeIntent   = "before-intent"
+	afterOutcome   = "after-outcome"
+	beforeCallback = "before-callback"
+	afterCallback  = "after-callback"
+)
+
+// childPoints are the points in the child.
+var childPoints = []string{beforeIntent, afterOutcome, beforeCallback, afterCallback}
+
+// Points of calls that the code names.
+const (
+	afterCharge  = callee.After + string(book.Charge)
+	beforeCharge = callee.Before + string(book.Charge)
+	afterAccept  = callee.After + callee.AcceptPoint
+	afterUndo    = callee.After + callee.UndoPoint
+	beforeUndo   = callee.Before + callee.UndoPoint
 )
 
 // crashPoints in the order in which they are armed when nobody names one: the
 // most instructive first.
-var crashPoints = []string{afterCharge, beforeCharge, afterOutcome, beforeIntent}
+var crashPoints = []string{afterCharge, beforeCharge, afterOutcome, afterCallback, afterUndo, beforeIntent,
+	afterAccept, "after-loyalty", "before-order", beforeCallback, "after-order", beforeUndo, "before-loyalty",
+	"after-voucher", "before-voucher"}
 
 // barePoints are those that need no service: there the call of the shop is cut off.
-var barePoints = []string{afterCharge, beforeCharge}
+var barePoints = []string{afterAccept, "before-charge", "after-loyalty", "after-voucher", "after-order"}
 
 // pointMeanings say in plain words what the crash will be like.
 var pointMeanings = map[string]string{
-	beforeIntent: "just before writing down anything about an order",
-	beforeCharge: "just after writing down an intent, with the call to the gateway lost",
-	afterCharge:  "just after a charge of the gateway, before learning of it",
-	afterOutcome: "just after writing down an outcome, before answering the shop",
+	beforeIntent:     "just before writing down anything about an order",
+	afterOutcome:     "just after writing down how an order ended, before answering the shop",
+	beforeCallback:   "just before writing down a callback",
+	afterCallback:    "just after writing down a callback, before acknowledging it",
+	beforeCharge:     "just after writing down the intent to charge, with the call to the gateway lost",
+	afterAccept:      "just after the gateway took a charge on, before learning of that",
+	afterCharge:      "just after a charge of the gateway, before learning of it",
+	beforeUndo:       "just after writing down the intent to undo a step, with the call lost",
+	afterUndo:        "just after a step was undone, before learning of it",
+	"before-loyalty": "just after writing down the intent to spend points, with the call lost",
+	"after-loyalty":  "just after points were spent, before learning of it",
+	"before-voucher": "just after writing down the intent to redeem a voucher, with the call lost",
+	"after-voucher":  "just after a voucher was redeemed, before learning of it",
+	"before-order":   "just after writing down the intent to make the order, with the call lost",
+	"after-order":    "just after the order was made, before learning of it",
 }
 
 // bareMeanings are the same without the service.
 var bareMeanings = map[string]string{
-	beforeCharge: "just before the gateway charges",
-	afterCharge:  "just after the gateway has charged, before its answer",
+	beforeCharge:    "just before the gateway charges",
+	afterAccept:     "just after the gateway has taken a charge on, before its answer",
+	"after-loyalty": "just after points were spent, before the answer",
+	"after-voucher": "just after a voucher was redeemed, before the answer",
+	"after-order":   "just after the order was made, before the answer",
 }
-
-// childPoints are the points in the child.
-var childPoints = []string{beforeIntent, afterOutcome}
 
 // crasher kills the service at the armed point, once. Without a service it cuts
 // off the shop's call to the gateway.

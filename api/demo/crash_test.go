@@ -41,7 +41,7 @@ func TestCrashWithoutOnced(t *testing.T) {
 	if code, answer := d.post("/toggle/crash?at=after-outcome", ""); code != http.StatusBadRequest {
 		t.Errorf("a point of the service: %d %v", code, answer)
 	}
-	for i, want := range []string{"after-charge", "before-charge"} {
+	for i, want := range []string{"after-accept", "before-charge"} {
 		_, answer := d.post("/toggle/crash", "")
 		meaning, _ := answer["meaning"].(string)
 		if answer["at"] != want || !strings.Contains(meaning, "cut off") ||
@@ -51,11 +51,11 @@ func TestCrashWithoutOnced(t *testing.T) {
 		d.order("ord_" + string(rune('A'+i)))
 	}
 	s := d.stats()
-	if s.Kills["after-charge"] != 1 || s.Kills["before-charge"] != 1 || s.MostChargesOnOneOrder != 2 {
+	if s.Kills["after-accept"] != 1 || s.Kills["before-charge"] != 1 || s.MostChargesOnOneOrder != 2 {
 		t.Errorf("cut off before and after a charge: %+v", s)
 	}
 	_, page := d.get("/")
-	for _, text := range []string{"call was cut off just after the gateway has charged",
+	for _, text := range []string{"call was cut off just after the gateway has taken a charge on",
 		"calls were cut off 2 times"} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page lacks %q", text)

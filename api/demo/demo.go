@@ -199,9 +199,9 @@ func (d *demo) serve(listeners []net.Listener) (stop func()) {
 
 // invite says what to try.
 func (d *demo) invite(url string) {
-	against := "onced stands between the shop and the gateway"
+	against := "a checkout is four steps at four services, and onced runs it"
 	if d.config.Unprotected {
-		against = "WITHOUT onced: the shop calls the gateway itself"
+		against = "WITHOUT onced: the shop calls the services itself"
 	}
 	_, _ = fmt.Fprintf(d.config.Stdout, `onced demo, no real money: %[2]s
 %[1]s; data: %[3]s
@@ -212,7 +212,8 @@ Try to get an order charged twice:
   curl -X POST %[2]s/checkout -H 'Content-Type: application/json' -d '{"orderId":"ord_A"}'
   curl %[2]s/stats
 
-Switches: POST /toggle/ and delay, duplicate, drop, crash, keys or reset.
+Switches: POST /toggle/ and delay, lose, error, refuse, duplicate, drop, early, crash, keys or reset.
+Try to get an order half done: curl -X POST %[2]s/toggle/refuse
 All at once:   %[5]s --orders 1000 --clients 50 --faults all --seed 7
 Without onced: %[5]s --orders 200 --unprotected
 Ctrl-C ends it.

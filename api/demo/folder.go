@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"onced/api/demo/book"
 )
 
 // markFile says that a folder is a demo's, so that its content may be removed.
@@ -60,8 +62,12 @@ func booksFolder(c Config) (string, error) {
 
 // emptyFolder removes what a world has written, and nothing else.
 func emptyFolder(name string) error {
+	files := []string{ordersFile, configFile, definitionFile, portFile, tokenFile, serviceDir, logFile}
+	for _, s := range book.Services() {
+		files = append(files, s.File())
+	}
 	var errs []error
-	for _, file := range []string{ledgerFile, ordersFile, configFile, serviceDir, logFile} {
+	for _, file := range files {
 		errs = append(errs, os.RemoveAll(filepath.Join(name, file)))
 	}
 	return errors.Join(errs...)

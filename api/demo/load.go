@@ -11,13 +11,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"onced/api/demo/callee"
 )
 
 // ErrStopped means that a run with orders was stopped before its end.
 var ErrStopped = errors.New("demo: the run was stopped before its end")
 
 // loadKills is about how often a run under load kills the service.
-const loadKills = 12
+const loadKills = 24
 
 // load places the orders, waits until all came to an end, and prints the proof.
 func (d *demo) load(ctx context.Context, url string) error {
@@ -71,7 +73,7 @@ func (d *demo) load(ctx context.Context, url string) error {
 func (d *demo) place(ctx context.Context, url string) {
 	client := newClient()
 	defer client.CloseIdleConnections()
-	client.Timeout = outcomeWait + callbackWait + downWait + 5*time.Second
+	client.Timeout = outcomeWait + downWait + 5*time.Second
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	for range min(d.config.Clients, d.config.Orders) {
@@ -123,7 +125,7 @@ func visit(ctx context.Context, client *http.Client, url, id string) {
 				return
 			}
 		}
-		pause(ctx, askAgain)
+		callee.Pause(ctx, askAgain)
 		if ctx.Err() != nil {
 			return
 		}
@@ -136,19 +138,19 @@ func (d *demo) settle(ctx context.Context) {
 		if w := d.now(); w != nil && w.atRest() {
 			return
 		}
-		pause(ctx, 100*time.Millisecond)
+		callee.Pause(ctx, 100*time.Millisecond)
 	}
 }
 
-// atRest reports whether every order came to its end and no call is under way
-// that could still charge, nor a callback.
+// atRest reports whether every order came to its end, or waits for a person, and no
+// call is under way that could still do something, nor a callback.
 func (w *world) atRest() bool {
 	for _, o := range w.shop.snapshot() {
-		if o.state() == statePending || o.active > 0 {
+		if o.state() == statePending && o.needs == "" || o.active > 0 {
 			return false
 		}
 	}
-	return w.gateway.idle()
+	return w.services.Idle()
 }
 
 // progress draws a bar on a terminal; elsewhere it says one line at the start.
@@ -206,5 +208,5 @@ func (p *progress) draw() {
 	}
 	_, _ = fmt.Fprintf(p.out, "\r[%s%s] %d/%d orders ended, %d charges, most on one %d, %s %s\x1b[K",
 		bytes.Repeat([]byte("#"), full), bytes.Repeat([]byte("."), barWidth-full), ended, of,
-		proof.RealCharges, proof.Most, killedWord(proof.Protected), times(kills))
+		proof.RealCharges, proof.MostCharges, killedWord(proof.Protected), times(kills))
 }

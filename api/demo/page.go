@@ -7,6 +7,9 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
+
+	"onced/api/demo/book"
+	"onced/api/demo/proof"
 )
 
 //go:embed page
@@ -82,7 +85,9 @@ type pageView struct {
 	Headline  string // the proof in a sentence
 	Protected bool
 	Numbers   []numberView
-	Wrong     []WrongOrder
+	Ledgers   []ledgerView
+	Wrong     []proof.Wrong
+	People    []proof.Open
 	Service   string
 	Switches  []switchView
 	Next      string // a name for the next order
@@ -95,55 +100,110 @@ type numberView struct {
 	Bad   bool
 }
 
+type ledgerView struct {
+	Name, Did, Took string // what is in it: done, and taken back
+	proof.Sums
+	Bad bool
+}
+
 type switchView struct {
 	Name, Meaning, To string
 	On                bool
+	Places            []placeView // where it can be on; none when it is everywhere or nowhere
+}
+
+type placeView struct {
+	Name, To string
+	On       bool
 }
 
 type orderView struct {
 	ID, State string
 	Charges   int
+	Needs     string
 	Bad       bool
+	Steps     []stepView
 	Lines     []line
 	More      int
 }
 
+// stepView is one step of an order, as the ledger of its service has it.
+type stepView struct{ Name, Word, Class string }
+
 func newPageView(w *world) pageView {
 	p := w.proof()
-	accounts, _ := w.ledger.accounts()
-	v := pageView{Protected: p.Protected, Wrong: p.Wrong, Next: fmt.Sprintf("ord_%d", p.DistinctOrders+1)}
-	v.Good = p.agrees()
+	v := pageView{Protected: p.Protected, Wrong: p.Wrong, People: p.People,
+		Next: fmt.Sprintf("ord_%d", p.DistinctOrders+1)}
+	v.Good = p.Agrees()
 	v.Headline = headline(p, v.Good)
+	f := p.Findings
 	v.Numbers = []numberView{
 		{p.DistinctOrders, "orders", false},
 		{p.RealCharges, "real charges", false},
-		{p.Most, "most charges on one order", p.Most > 1},
-		{p.MostEffects, "most effects on one order", p.MostEffects > 1},
-		{p.NoCharge, "paid orders without a charge", p.NoCharge > 0},
-		{p.NoOrder + p.OnFailed, "charges without a good order", p.NoOrder+p.OnFailed > 0},
+		{p.MostCharges, "most charges on one order", p.MostCharges > 1},
+		{f.Twice + f.UndoneTwice, "done or undone twice", f.Twice+f.UndoneTwice > 0},
+		{f.Missing + f.Left, "half done or half undone", f.Missing+f.Left > 0},
+		{f.NoOrder + f.WrongValue + f.WrongCharge + f.NoReason, "wrong otherwise",
+			f.NoOrder+f.WrongValue+f.WrongCharge+f.NoReason > 0},
 		{p.Pending, "orders pending", false},
-		{p.Unknowns, "open unknowns", false},
-		{p.Undelivered, "callbacks not delivered", false},
+		{p.NeedPerson, "wait for a person", p.NeedPerson > 0},
+	}
+	for _, s := range book.Services() {
+		t := ledgerTitles[s]
+		v.Ledgers = append(v.Ledgers, ledgerView{t[0], t[1], t[2], p.Ledgers[s], p.Ledgers[s].Most > 1})
 	}
 	v.Service = serviceText(p)
 	for _, name := range toggleNames {
-		s := switchView{Name: name, On: p.Toggles[name], To: "on", Meaning: meanings[name][p.Toggles[name]]}
-		if name == "crash" {
-			s.Meaning = w.crash.meaning(p.CrashAt)
-		}
-		if s.On {
-			s.To = "off"
-		}
-		v.Switches = append(v.Switches, s)
+		v.Switches = append(v.Switches, newSwitchView(w.toggles, name))
 	}
 	for _, t := range w.stories.last() {
-		o, _, found := w.shop.look(t.order)
-		if !found {
-			continue
+		if o, _, found := w.shop.look(t.order); found {
+			v.Orders = append(v.Orders, newOrderView(w, o, t))
 		}
-		n := len(accounts[t.order].charges)
-		v.Orders = append(v.Orders, orderView{ID: t.order, State: o.state(), Charges: n, Bad: n > 1 ||
-			o.effects > 1 || n > 0 && o.state() == stateFailed, Lines: t.lines, More: t.more})
+	}
+	return v
+}
+
+func newSwitchView(t *toggles, name string) switchView {
+	flip := func(on bool) string { return map[bool]string{true: "off", false: "on"}[on] }
+	v := switchView{Name: name, On: t.is(name), To: flip(t.is(name)), Meaning: t.meaning(name)}
+	if _, each := usualAt[name]; !each {
+		return v
+	}
+	for _, s := range book.Services() {
+		on := t.at(name, s)
+		v.Places = append(v.Places, placeView{Name: string(s), On: on, To: flip(on)})
+	}
+	return v
+}
+
+func newOrderView(w *world, o order, t tale) orderView {
+	v := orderView{ID: t.order, State: o.state(), Needs: o.needs, Lines: t.lines, More: t.more}
+	paid, failed := o.state() == statePaid, o.state() == stateFailed
+	for _, s := range book.Services() {
+		a := w.ledgers[s].OfOrder(o.id)
+		n := a.Standing()
+		if s == book.Charge {
+			v.Charges = n
+		}
+		v.Bad = v.Bad || n > 1 || paid && n == 0 || failed && n > 0
+		v.Steps = append(v.Steps, newStepView(s, a, n))
+	}
+	return v
+}
+
+func newStepView(s book.Service, a book.Account, n int) stepView {
+	t := ledgerTitles[s]
+	v := stepView{Name: t[0], Word: "not yet", Class: "none"}
+	switch {
+	case n > 1:
+		v.Word, v.Class = fmt.Sprintf("%s %d×", t[1], n), "bad"
+	case n == 1:
+		v.Word, v.Class = t[1], "done"
+	case a.Refused:
+		v.Word, v.Class = "refused", "refused"
+	case len(a.Effects) > 0:
+		v.Word, v.Class = t[2], "back"
 	}
 	return v
 }
@@ -154,14 +214,18 @@ func headline(p Proof, good bool) string {
 		return "No orders yet. Place one, then break something."
 	case !p.ZeroDoubleCharges:
 		return "Customers were charged twice."
-	case p.MostEffects > 1:
-		return "An order took effect twice: it was shipped more than once."
+	case p.Findings.Twice > 0:
+		return "Something happened twice."
+	case p.Findings.Missing+p.Findings.Left > 0:
+		return "Orders are half done: what stands at one service is missing at another."
 	case !good:
-		return "Charges and orders do not agree."
+		return "The ledgers and the orders do not agree."
+	case p.NeedPerson > 0:
+		return "Nothing happened twice. Some orders wait for a person."
 	case p.Pending > 0:
-		return "Nobody was charged twice. Some orders are still on their way."
+		return "Nothing happened twice. Some orders are still on their way."
 	}
-	return "Every order has the charges it should have. Nobody was charged twice."
+	return "Of every order all four steps stand, or none. Nobody was charged twice."
 }
 
 func serviceText(p Proof) string {
@@ -171,10 +235,10 @@ func serviceText(p Proof) string {
 	}
 	switch {
 	case !p.Protected && kills > 0:
-		return "onced is left out: the shop calls the gateway itself; its calls were cut off " +
+		return "onced is left out: the shop calls the services itself; its calls were cut off " +
 			times(kills) + "."
 	case !p.Protected:
-		return "onced is left out: the shop calls the gateway itself."
+		return "onced is left out: the shop calls the services itself."
 	case p.Pid == 0:
 		return "onced is being started again."
 	case kills == 0:

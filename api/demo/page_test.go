@@ -26,7 +26,8 @@ func TestPageWorksWithoutScript(t *testing.T) {
 	_, page := d.get("/")
 	for _, part := range []string{"no real money", `<noscript><p class="hint"><a href="/">Refresh</a>`,
 		"ord_A",
-		"charged once", `action="/toggle/duplicate?to=off"`, `action="/toggle/crash?to=on"`,
+		"charged once", "<span>points</span> spent", "<span>vouchers</span> redeemed", "<span>charges</span> made",
+		"<span>orders</span> made", `action="/toggle/refuse?at=loyalty&amp;to=on"`, `action="/toggle/duplicate?to=off"`, `action="/toggle/crash?to=on"`,
 		`action="/toggle/reset"`,
 		"Nobody was charged twice", "The customer ordered."} {
 		if !strings.Contains(page, part) {
@@ -75,6 +76,8 @@ func TestWrongRequests(t *testing.T) {
 		{"/toggle/delay?to=maybe", "", http.StatusBadRequest},
 		{"/toggle/delay?at=after-charge", "", http.StatusBadRequest},
 		{"/toggle/crash?at=lunch", "", http.StatusBadRequest},
+		{"/toggle/drop?at=charge", "", http.StatusBadRequest},
+		{"/toggle/refuse?at=crash", "", http.StatusBadRequest},
 		{"/checkout", "", http.StatusBadRequest},
 		{"/checkout", "{", http.StatusBadRequest},
 		{"/checkout", `{"orderId":""}`, http.StatusBadRequest},

@@ -9,9 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
+	"onced/api/demo/book"
+	"onced/api/demo/callee"
 	"onced/kv/money"
 )
 
@@ -20,48 +23,79 @@ type resultKind int
 
 const (
 	accepted       resultKind = iota
-	declined                  // did not happen and will not
+	declined                  // nothing of it stands
 	gaveUp                    // the naive shop has had enough
-	outcomeUnknown            // ask again
+	outcomeUnknown            // it is under way; ask again
+	needsPerson               // it is held or stuck
 	serviceDown               // nobody was there; ask again
 )
 
 // result is what became of one call.
 type result struct {
-	kind   resultKind
-	charge string
-	after  time.Duration // when to ask again
-	last   bool          // there is no use in asking again
-	says   string        // in plain words, when there is something to say
+	kind  resultKind
+	after time.Duration // when to ask again
+	last  bool          // there is no use in asking again
+	says  string        // in plain words, when there is something to say
+	needs string        // what a person is needed for
 }
 
 func (r result) outcome() string {
 	switch r.kind {
 	case accepted:
-		return "charged, " + r.charge
+		return "completed, all four steps stand"
 	case declined:
-		return "declined"
+		return "failed, and nothing of it stands"
 	default:
 		return "no answer, and it gave up"
 	}
 }
 
-// price is what every order costs.
+// What every order costs.
+const (
+	orderPoints  = 100
+	orderVoucher = "TENOFF"
+	orderPrice   = "10.00"
+	orderAsset   = "USD"
+)
+
+// price is what every order costs at the gateway.
 func price() (money.Amount, error) {
-	usd, err := money.ParseAsset("USD")
+	asset, err := money.ParseAsset(orderAsset)
 	if err != nil {
 		return money.Amount{}, err
 	}
-	return money.ParsePositive("10.00", usd)
+	return money.ParsePositive(orderPrice, asset)
 }
 
-// chargeBody is what the shop posts for an order: always the same.
-func chargeBody(id string) ([]byte, error) {
+// values are what every order costs, as the ledgers write it.
+func values() map[book.Service]string {
 	amount, err := price()
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	return json.Marshal(chargeRequest{Reference: id, Amount: amount})
+	return map[book.Service]string{book.Loyalty: strconv.Itoa(orderPoints), book.Voucher: orderVoucher,
+		book.Charge: amount.String()}
+}
+
+// runRequest is what the shop posts for an order: always the same.
+type runRequest struct {
+	Definition string   `json:"definition"`
+	Key        string   `json:"key"`
+	Input      runInput `json:"input"`
+}
+
+// runInput is the input that the definition declares.
+type runInput struct {
+	Order    string `json:"order"`
+	Customer string `json:"customer"`
+	Points   int    `json:"points"`
+	Voucher  string `json:"voucher"`
+	Amount   string `json:"amount"`
+}
+
+func runBody(id string) ([]byte, error) {
+	return json.Marshal(runRequest{Definition: definitionName, Key: id, Input: runInput{Order: id,
+		Customer: "customer-of-" + id, Points: orderPoints, Voucher: orderVoucher, Amount: orderPrice}})
 }
 
 // call is one call for an order.
@@ -70,35 +104,93 @@ type call struct {
 	again bool // the shop has called for it before
 }
 
-// guarded pays through the service, with the order's id as the key.
+// guarded runs the saga at the service, with the order's id as the key.
 type guarded struct {
 	service *service
 	client  *http.Client
+	token   string
 }
 
-// How long a shop waits before it asks again, when nobody says.
+// How long a shop waits before it asks again, when nobody says, and how long the
+// service is asked to hold an answer back at most.
 const (
 	askAgain    = 300 * time.Millisecond
 	askAgainMax = 2 * time.Second
+	runWait     = 8 * time.Second
 )
 
-// pay asks the service once.
+// pay asks the service once, which answers when the run has ended. When the shop has
+// asked before it looks for the run that it may have started: to start it again would
+// be a new round, if the first one was undone meanwhile.
 func (g guarded) pay(ctx context.Context, c call) result {
 	addr, err := g.service.address(ctx)
 	if err != nil {
 		return result{kind: serviceDown, after: askAgain, last: errors.Is(err, errGone)}
 	}
-	body, err := chargeBody(c.id)
-	if err != nil {
-		return result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
+	base := "http://" + addr + runsPath
+	if c.again {
+		if run, r := g.find(ctx, base, c); r.kind != accepted {
+			return r
+		} else if run != "" {
+			return g.ask(ctx, http.MethodGet, base+"/"+run, c)
+		}
 	}
-	url := "http://" + addr + chargesPath
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	return g.ask(ctx, http.MethodPost, base, c)
+}
+
+// find returns the id of the last run of an order, empty when there is none. The
+// result says accepted when that is known.
+func (g guarded) find(ctx context.Context, base string, c call) (run string, r result) {
+	query := url.Values{"definition": {definitionName}, "key": {c.id}, "limit": {"1"}}
+	resp, r := g.send(ctx, http.MethodGet, base+"?"+query.Encode(), c)
+	if resp == nil {
+		return "", r
+	}
+	defer func() { _ = resp.Body.Close() }()
+	defer drain(resp.Body)
+	var list struct {
+		Runs []struct {
+			ID string `json:"id"`
+		} `json:"runs"`
+	}
+	if resp.StatusCode != http.StatusOK || json.NewDecoder(resp.Body).Decode(&list) != nil {
+		return "", result{kind: outcomeUnknown, after: askAgain}
+	}
+	if len(list.Runs) > 0 {
+		run = list.Runs[0].ID
+	}
+	return run, result{kind: accepted}
+}
+
+// ask starts a run, or asks for one, and waits for its end a while.
+func (g guarded) ask(ctx context.Context, method, target string, c call) result {
+	resp, r := g.send(ctx, method, target, c)
+	if resp == nil {
+		return r
+	}
+	defer func() { _ = resp.Body.Close() }()
+	defer drain(resp.Body)
+	return readAnswer(resp)
+}
+
+// send sends a request; without an answer the result says why.
+func (g guarded) send(ctx context.Context, method, target string, c call) (*http.Response, result) {
+	var body []byte
+	var err error
+	if method == http.MethodPost {
+		body, err = runBody(c.id)
+	}
 	if err != nil {
-		return result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
+		return nil, result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
+	if err != nil {
+		return nil, result{kind: outcomeUnknown, after: askAgain, says: err.Error()}
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", c.id)
+	req.Header.Set("Authorization", "Bearer "+g.token)
+	req.Header.Set("Prefer", fmt.Sprintf("wait=%d", int(runWait.Seconds())))
+	req.Header.Set(orderHeader, c.id)
 	if c.again {
 		req.Header.Set(againHeader, "yes")
 	}
@@ -109,78 +201,48 @@ func (g guarded) pay(ctx context.Context, c call) result {
 		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 			kind = serviceDown
 		}
-		return result{kind: kind, after: askAgain}
+		return nil, result{kind: kind, after: askAgain}
 	}
-	defer func() { _ = resp.Body.Close() }()
-	defer drain(resp.Body)
-	return readAnswer(resp)
+	return resp, result{}
+}
+
+// runAnswer is what the shop reads of the service's answer.
+type runAnswer struct {
+	State  string `json:"state"`
+	Reason string `json:"reason"`
+	Code   string `json:"code"`
 }
 
 // readAnswer tells apart what is known from what is not.
 func readAnswer(resp *http.Response) result {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
 		return result{kind: outcomeUnknown, after: askAgain}
 	}
-	var a struct {
-		chargeAnswer
-		Code string `json:"code"`
-	}
+	var a runAnswer
 	_ = json.Unmarshal(body, &a) // what cannot be read says nothing
-	switch {
-	case resp.StatusCode/100 == 2 && a.Status == statusAccepted:
-		return result{kind: accepted, charge: a.ID}
-	case a.Status == statusDeclined && (resp.StatusCode == http.StatusPaymentRequired ||
-		resp.StatusCode == http.StatusUnprocessableEntity): // 422 when the service looked it up
-		return result{kind: declined}
-	}
 	after := askAgain
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
 		after = min(max(askAgain, time.Duration(s)*time.Second), askAgainMax)
 	}
-	return result{kind: outcomeUnknown, after: after, says: fmt.Sprintf(
-		"The service would not guess (%d %s); the shop asks again.", resp.StatusCode, a.Code)}
+	if resp.StatusCode/100 != 2 {
+		return result{kind: outcomeUnknown, after: after, says: fmt.Sprintf(
+			"onced did not take the order on yet (%d %s); the shop asks again.", resp.StatusCode, a.Code)}
+	}
+	switch a.State {
+	case "completed":
+		return result{kind: accepted}
+	case "compensated":
+		return result{kind: declined, says: "onced undid the order: " + a.Reason + "."}
+	case "held", "stuck", "closed":
+		needs := a.State + ": " + a.Reason
+		return result{kind: needsPerson, needs: needs, last: true, says: "It waits for a person; it is " + needs}
+	}
+	return result{kind: outcomeUnknown, after: after}
 }
 
-// naive pays straight at the gateway, and again when that fails, as shops do
-// that have no service between.
-type naive struct {
-	url    string
-	client *http.Client
-}
+// drain lets the connection be used again.
+func drain(body io.Reader) { _, _ = io.Copy(io.Discard, io.LimitReader(body, 1<<20)) }
 
-// naiveTries is how often the naive shop tries.
-const naiveTries = 3
-
-func (n naive) pay(ctx context.Context, c call) result {
-	body, err := chargeBody(c.id)
-	if err != nil {
-		return result{kind: gaveUp}
-	}
-	for range naiveTries {
-		if r := n.once(ctx, body); r.kind == accepted || r.kind == declined {
-			return r
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return result{kind: gaveUp}
-}
-
-func (n naive) once(ctx context.Context, body []byte) result {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url+chargesPath, bytes.NewReader(body))
-	if err != nil {
-		return result{kind: outcomeUnknown}
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := n.client.Do(req)
-	if err != nil {
-		return result{kind: outcomeUnknown}
-	}
-	defer func() { _ = resp.Body.Close() }()
-	defer drain(resp.Body)
-	return readAnswer(resp)
-}
+// callTimeout is how long a caller waits for a service.
+const callTimeout = callee.CallTimeout

@@ -7,7 +7,17 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"onced/api/demo/book"
 )
+
+// ledgerTitles name the ledgers and what is in them, for people.
+var ledgerTitles = map[book.Service][3]string{
+	book.Loyalty: {"points", "spent", "given back"},
+	book.Voucher: {"vouchers", "redeemed", "released"},
+	book.Charge:  {"charges", "made", "refunded"},
+	book.Order:   {"orders", "made", "taken back"},
+}
 
 // report prints the proof as a table and as one line of JSON, or as JSON alone.
 func report(c Config, p Proof, took time.Duration) error {
@@ -32,38 +42,55 @@ func report(c Config, p Proof, took time.Duration) error {
 	row("  paid", p.Paid, false)
 	row("  failed", p.Failed, false)
 	row("  pending", p.Pending, p.Pending > 0)
+	row("  of these waiting for a person", p.NeedPerson, p.NeedPerson > 0)
+	ledgerRows(p, row)
 	row("real charges in the gateway's ledger", p.RealCharges, false)
-	row("most charges on one order", p.Most, p.Most > 1)
+	row("most charges on one order", p.MostCharges, p.MostCharges > 1)
 	row("orders with charges not 1", p.ChargesNot1, p.ChargesNot1 > 0)
-	row("most effects on one order", p.MostEffects, p.MostEffects > 1)
-	row("orders without charge", p.NoCharge, p.NoCharge > 0)
-	row("charges without order", p.NoOrder, p.NoOrder > 0)
-	row("failed orders with a charge", p.OnFailed, p.OnFailed > 0)
-	row("failed orders without a decline", p.NoDecline, p.NoDecline > 0)
-	row("charges of a wrong amount", p.WrongAmount, p.WrongAmount > 0)
-	row("charges that the shop does not know", p.WrongID, p.WrongID > 0)
+	f := p.Findings
+	row("effects that happened twice", f.Twice, f.Twice > 0)
+	row("effects taken back twice, or for nothing", f.UndoneTwice, f.UndoneTwice > 0)
+	row("paid orders, half done", f.Missing, f.Missing > 0)
+	row("failed orders, half undone", f.Left, f.Left > 0)
+	row("failed orders that nobody refused", f.NoReason, f.NoReason > 0)
+	row("effects without an order", f.NoOrder, f.NoOrder > 0)
+	row("effects of a wrong value", f.WrongValue, f.WrongValue > 0)
+	row("orders made for another charge", f.WrongCharge, f.WrongCharge > 0)
 	row("open unknowns", p.Unknowns, p.Unknowns > 0)
 	row("callbacks sent", p.CallbacksSent, false)
-	row("dropped callbacks, found by reconciling", p.Undelivered, false)
-	again := "callbacks repeated to the shop, ignored"
-	if !p.Protected {
-		again = "callbacks repeated to the shop, applied"
-	}
-	row(again, p.CallbacksAgain, false)
 	killed := map[bool]string{true: "service killed", false: "calls cut off"}[p.Protected]
 	row(killed, killsText(p.Kills), false)
 	row("took", took.Round(100*time.Millisecond), false)
-	verdict := "the proof FAILED"
-	if p.verdict(c.Orders) == nil {
-		verdict = "proven: every paid order was charged once, every failed one never"
-	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for _, o := range p.People {
+		_, _ = fmt.Fprintf(c.Stdout, "%s waits for a person: %s\n", o.Order, o.Why)
+	}
+	for _, o := range p.Wrong {
+		_, _ = fmt.Fprintf(c.Stdout, "%s (%s): %s\n", o.Order, o.Status, o.Why)
+	}
+	verdict := "the proof FAILED"
+	if p.verdict(c.Orders) == nil {
+		verdict = "proven: every paid order was charged once, every failed one never; " +
+			"of each all four steps stand, or none"
 	}
 	if _, err := fmt.Fprintf(c.Stdout, "\n%s\n\n", verdict); err != nil {
 		return err
 	}
 	return enc.Encode(p)
+}
+
+// ledgerRows prints the totals of the ledgers.
+func ledgerRows(p Proof, row func(name string, value any, wrong bool)) {
+	for _, s := range book.Services() {
+		t, sums := ledgerTitles[s], p.Ledgers[s]
+		text := fmt.Sprintf("%d %s, %d %s, %d stand", sums.Effects, t[1], sums.Undone, t[2], sums.Standing)
+		if s == book.Order {
+			text = fmt.Sprintf("%d made", sums.Effects)
+		}
+		row(t[0], text, p.Pending == 0 && sums.Standing != p.Paid)
+	}
 }
 
 func killsText(kills map[string]int) string {

@@ -53,22 +53,31 @@ type stats struct {
 	FailedOrders  int `json:"failedOrders"`
 	PendingOrders int `json:"pendingOrders"`
 
-	OrdersWithChargesNot1  int `json:"ordersWithChargesNot1"`
-	ChargesWithoutOrder    int `json:"chargesWithoutOrder"`
-	OrdersWithoutCharge    int `json:"ordersWithoutCharge"`
-	FailedOrdersWithCharge int `json:"failedOrdersWithCharge"`
-	MostChargesOnOneOrder  int `json:"mostChargesOnOneOrder"`
-
+	OrdersWithChargesNot1 int `json:"ordersWithChargesNot1"`
+	MostChargesOnOneOrder int `json:"mostChargesOnOneOrder"`
 	MostEffectsOnOneOrder int `json:"mostEffectsOnOneOrder"`
+
+	Ledgers map[string]struct {
+		Effects, Undone, Standing, Refused, Most int
+	} `json:"ledgers"`
+	Findings struct {
+		EffectsTwice          int `json:"effectsTwice"`
+		UndosWithoutEffect    int `json:"undosWithoutEffect"`
+		PaidWithoutEffect     int `json:"paidWithoutEffect"`
+		FailedWithEffect      int `json:"failedWithEffect"`
+		EffectsWithoutOrder   int `json:"effectsWithoutOrder"`
+		EffectsOfWrongValue   int `json:"effectsOfWrongValue"`
+		OrdersOfUnknownCharge int `json:"ordersOfUnknownCharge"`
+		FailedWithoutRefusal  int `json:"failedWithoutRefusal"`
+	} `json:"findings"`
+	NeedPerson int `json:"needPerson"`
 
 	OpenUnknowns   int `json:"openUnknowns"`
 	OldestUnknowns []struct {
 		OrderID string `json:"orderId"`
 		AgeMS   int    `json:"ageMs"`
 	} `json:"oldestUnknowns"`
-	UndeliveredCallbacks     int `json:"undeliveredCallbacks"`
-	CallbacksSent            int `json:"callbacksSent"`
-	CallbacksSeenTwiceByShop int `json:"callbacksSeenTwiceByShop"`
+	CallbacksSent int `json:"callbacksSent"`
 
 	ServiceStarts int             `json:"serviceStarts"`
 	ServicePid    int             `json:"servicePid"`
@@ -302,11 +311,16 @@ func (d *running) atRest(orders int) stats {
 	})
 }
 
-// once checks that every order was charged once.
+// once checks that all four steps of every order stand, once.
 func (d *running) once(s stats, orders int) {
 	d.t.Helper()
 	if s.DistinctOrders != orders || s.RealCharges != orders || s.PaidOrders != orders ||
 		!s.ZeroDoubleCharges || !s.Proven || s.MostChargesOnOneOrder > 1 {
 		d.t.Errorf("not every one of %d orders was charged once: %+v", orders, s)
+	}
+	for name, l := range s.Ledgers {
+		if l.Effects != orders || l.Standing != orders {
+			d.t.Errorf("%s: %+v, want %d", name, l, orders)
+		}
 	}
 }

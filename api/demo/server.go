@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"onced/api/demo/callee"
 )
 
 // policy lets a page load what this server serves, and nothing else.
@@ -180,7 +182,7 @@ func (d *demo) toggle(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		d.toggled(w, r, switched{Toggle: name, Value: true,
-			Meaning: "Every switch is off, and the books of gateway, shop and service are empty."})
+			Meaning: "Every switch is off, and the books of services, shop and onced are empty."})
 		return
 	}
 	world := d.present(w)
@@ -253,7 +255,7 @@ func (d *demo) events(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		pause(r.Context(), liveEvery)
+		callee.Pause(r.Context(), liveEvery)
 	}
 }
 
@@ -271,4 +273,10 @@ func (d *demo) changes(world *world, last map[string]string) ([]byte, error) {
 		}
 	}
 	return json.Marshal(changed)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // plain structs; else the client has gone
 }

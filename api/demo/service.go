@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"onced/api/demo/callee"
 )
 
 // The limits of supervision.
@@ -86,7 +88,7 @@ func (s *service) run(ctx context.Context) error {
 			s.fail()
 			return fmt.Errorf("%w: %w\n%s", errGone, err, tail(s.log))
 		}
-		pause(ctx, time.Duration(bad)*100*time.Millisecond)
+		callee.Pause(ctx, time.Duration(bad)*100*time.Millisecond)
 	}
 	return nil
 }

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
+	"onced/api/demo/book"
+	"onced/api/demo/callee"
 	"onced/kv"
 )
 
@@ -20,11 +21,8 @@ const (
 	stateFailed  = "failed"
 )
 
-// How long a checkout waits before it says that the order is pending.
-const (
-	outcomeWait  = 8 * time.Second // for the outcome of the charge
-	callbackWait = time.Second     // for the callback after it
-)
+// outcomeWait is how long a checkout waits before it says that the order is pending.
+const outcomeWait = 8 * time.Second
 
 // errFull and errReset are answers to a checkout.
 var (
@@ -34,10 +32,9 @@ var (
 
 // orderEntry is one line of the shop's file.
 type orderEntry struct {
-	Kind   string    `json:"kind"` // asked, accepted, declined, gave-up or applied
-	Order  string    `json:"order"`
-	Charge string    `json:"charge,omitempty"`
-	At     time.Time `json:"at"`
+	Kind  string    `json:"kind"` // asked, accepted, declined or gave-up
+	Order string    `json:"order"`
+	At    time.Time `json:"at"`
 }
 
 // The kinds of lines in the shop's file.
@@ -46,59 +43,52 @@ const (
 	kindAccepted = "accepted"
 	kindDeclined = "declined"
 	kindGaveUp   = "gave-up" // only without protection
-	kindApplied  = "applied"
 )
 
 // order is what the shop knows of an order.
 type order struct {
 	id      string
 	asked   time.Time
-	charge  string
 	settled string    // accepted, declined or gave-up; empty while that is not known
-	applied bool      // the callback's effect has taken place
-	effects int       // how often: a shipment for each
-	unknown time.Time // since then nobody knows about the charge; zero when somebody does
+	unknown time.Time // since then nobody knows how it ended; zero when somebody does
+	needs   string    // what a person is needed for; empty when nobody is
 	called  bool      // it may be that the service was asked about it
-	active  int       // requests that pursue it
+	busy    bool      // somebody pursues it
+	active  int       // requests that wait to pursue it, or do
 	changed chan struct{}
 }
 
 func (o *order) state() string {
-	switch {
-	case o.settled == kindDeclined || o.settled == kindGaveUp:
+	switch o.settled {
+	case kindDeclined, kindGaveUp:
 		return stateFailed
-	case o.settled == kindAccepted && o.applied:
+	case kindAccepted:
 		return statePaid
 	}
 	return statePending
 }
 
-// shop keeps orders. It has no defence of its own against charging twice.
+// shop keeps orders. It has no defence of its own against anything happening twice.
 type shop struct {
-	journal *journal
+	journal *book.Journal
 	clock   kv.Clock
 	stories *stories
 	payer   payer
 
-	mu      sync.Mutex
-	orders  map[string]*order
-	sorted  []*order // in their order
-	applied map[string]bool
-	again   int // callbacks that reached the shop after they had been applied
-	// unguarded shops ship for every callback. The others write the event's id
-	// with its effect, and do nothing for one that they have.
-	unguarded bool
+	mu     sync.Mutex
+	orders map[string]*order
+	sorted []*order // in their order
 }
 
-// payer makes one charge of an order, or finds out what became of it.
+// payer carries an order out, or finds out what became of it.
 type payer interface {
 	pay(ctx context.Context, c call) result
 }
 
 func openShop(name string, s *shop) (*shop, error) {
-	s.orders, s.applied = map[string]*order{}, map[string]bool{}
+	s.orders = map[string]*order{}
 	var err error
-	s.journal, err = openJournal(name, func(line []byte) error {
+	s.journal, err = book.OpenJournal(name, func(line []byte) error {
 		dec := json.NewDecoder(bytes.NewReader(line))
 		dec.DisallowUnknownFields()
 		var e orderEntry
@@ -122,27 +112,21 @@ func (s *shop) take(e orderEntry) {
 		s.orders[e.Order] = o
 		s.sorted = append(s.sorted, o)
 	}
-	switch e.Kind {
-	case kindAccepted, kindDeclined, kindGaveUp:
-		o.settled, o.unknown = e.Kind, time.Time{}
-		if e.Charge != "" {
-			o.charge = e.Charge
-		}
-	case kindApplied:
-		o.applied = true
-		o.effects++
-		s.applied[eventID(e.Charge)] = true
-		if o.charge == "" {
-			o.charge = e.Charge
-		}
+	if e.Kind != kindAsked {
+		o.settled, o.unknown, o.needs = e.Kind, time.Time{}, ""
 	}
+	o.wake()
+}
+
+// wake wakes who waits for the order. The caller holds the shop's mu.
+func (o *order) wake() {
 	close(o.changed)
 	o.changed = make(chan struct{})
 }
 
 func (s *shop) add(e orderEntry) error {
 	e.At = s.clock.Now()
-	if err := s.journal.append(e); err != nil {
+	if err := s.journal.Append(e); err != nil {
 		return err
 	}
 	s.take(e)
@@ -153,8 +137,11 @@ func (s *shop) add(e orderEntry) error {
 type view struct {
 	Order  string `json:"orderId"`
 	Status string `json:"status"`
-	Charge string `json:"charge,omitempty"`
+	// Needs is what a person is needed for.
+	Needs string `json:"needs,omitempty"`
 }
+
+func viewOf(o order) view { return view{Order: o.id, Status: o.state(), Needs: o.needs} }
 
 // look returns an order as it is now, and a channel that is closed when it changes.
 func (s *shop) look(id string) (o order, changed <-chan struct{}, found bool) {
@@ -186,7 +173,7 @@ func (s *shop) checkout(ctx context.Context, id string, wait time.Duration) (v v
 	}
 	if wait <= 0 { // it is pursued all the same, soon
 		o, _, _ := s.look(id)
-		return view{Order: id, Status: o.state(), Charge: o.charge}, o.settled == "" && s.isDown(), nil
+		return viewOf(o), o.settled == "" && s.isDown(), nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, min(wait, outcomeWait))
 	defer cancel()
@@ -195,10 +182,7 @@ func (s *shop) checkout(ctx context.Context, id string, wait time.Duration) (v v
 		return view{}, down, err
 	}
 	o, _, _ := s.look(id)
-	if o.settled == kindAccepted {
-		o = s.awaitCallback(ctx, id)
-	}
-	return view{Order: id, Status: o.state(), Charge: o.charge}, down && o.settled == "", nil
+	return viewOf(o), down && o.settled == "", nil
 }
 
 // isDown reports whether who takes the shop's calls is not there now.
@@ -211,39 +195,33 @@ func (s *shop) isDown() bool {
 	return pid == 0
 }
 
-// awaitCallback waits for the callback's effect, a little.
-func (s *shop) awaitCallback(ctx context.Context, id string) order {
-	t := time.NewTimer(callbackWait)
-	defer t.Stop()
-	for {
-		o, changed, _ := s.look(id)
-		if o.applied {
-			return o
-		}
-		select {
-		case <-changed:
-		case <-t.C:
-			return o
-		case <-ctx.Done():
-			return o
-		}
-	}
-}
-
-// pursue pays until the outcome is known or ctx ends.
+// pursue carries an order out until its end is known or ctx ends. One at a time does
+// so for an order, and one that has failed is not carried out again: that would be a
+// new try.
 func (s *shop) pursue(ctx context.Context, id string) (down bool, err error) {
 	s.activity(id, 1)
 	defer s.activity(id, -1)
+	if !s.enter(ctx, id) {
+		return s.isDown(), nil
+	}
+	defer s.leave(id)
+	if o, _, _ := s.look(id); o.state() == stateFailed {
+		s.stories.tell(id, "The shop remembered that the order had failed.")
+		return false, nil
+	}
 	down = true
 	for {
 		r := s.payer.pay(ctx, s.nextCall(id))
 		down = down && r.kind == serviceDown
 		switch r.kind {
 		case accepted, declined, gaveUp:
+			if r.says != "" {
+				s.stories.tell(id, r.says)
+			}
 			return false, s.settle(id, r)
 		case serviceDown:
-		case outcomeUnknown:
-			s.unknownNow(id)
+		case outcomeUnknown, needsPerson:
+			s.unknownNow(id, r.needs)
 		}
 		if r.says != "" && ctx.Err() == nil {
 			s.stories.tell(id, r.says)
@@ -251,15 +229,43 @@ func (s *shop) pursue(ctx context.Context, id string) (down bool, err error) {
 		if r.last {
 			return down, nil
 		}
-		pause(ctx, r.after)
+		callee.Pause(ctx, r.after)
 		if ctx.Err() != nil {
 			return down, nil
 		}
 	}
 }
 
-// settle notes the outcome of a charge. It is written once; of an order that is
-// charged again without protection, the first stays.
+// enter waits until nobody else pursues the order.
+func (s *shop) enter(ctx context.Context, id string) bool {
+	for {
+		s.mu.Lock()
+		o := s.orders[id]
+		changed, free := o.changed, !o.busy
+		if free {
+			o.busy = true
+		}
+		s.mu.Unlock()
+		if free {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (s *shop) leave(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.orders[id].busy = false
+	s.orders[id].wake()
+}
+
+// settle notes how an order ended. It is written once; of an order that is carried out
+// again without protection, the first stays.
 func (s *shop) settle(id string, r result) error {
 	o, _, _ := s.look(id)
 	if o.settled != "" {
@@ -267,7 +273,7 @@ func (s *shop) settle(id string, r result) error {
 		return nil
 	}
 	kind := map[resultKind]string{accepted: kindAccepted, declined: kindDeclined, gaveUp: kindGaveUp}[r.kind]
-	if err := s.add(orderEntry{Kind: kind, Order: id, Charge: r.charge}); err != nil {
+	if err := s.add(orderEntry{Kind: kind, Order: id}); err != nil {
 		return err
 	}
 	s.stories.tell(id, "The shop was answered: "+r.outcome()+".")
@@ -293,12 +299,17 @@ func (s *shop) activity(id string, n int) {
 	}
 }
 
-func (s *shop) unknownNow(id string) {
+func (s *shop) unknownNow(id, needs string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o := s.orders[id]; o != nil && o.settled == "" && o.unknown.IsZero() {
+	o := s.orders[id]
+	if o == nil || o.settled != "" {
+		return
+	}
+	if o.unknown.IsZero() {
 		o.unknown = s.clock.Now()
 	}
+	o.needs = needs
 }
 
 // inFlight are the orders that somebody pursues now.
@@ -313,56 +324,58 @@ func (s *shop) inFlight() (ids []string) {
 	return ids
 }
 
-// left are at most limit orders that are not settled and that nobody pursues.
-func (s *shop) left(limit int) (ids []string) {
+// left are at most limit orders that are not settled and that nobody pursues, those
+// that wait for a person only on demand.
+func (s *shop) left(limit int, people bool) (ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.sorted {
-		if o.settled == "" && o.active == 0 && len(ids) < limit {
+		if o.settled == "" && o.active == 0 && (people || o.needs == "") && len(ids) < limit {
 			ids = append(ids, o.id)
 		}
 	}
 	return ids
 }
 
-// callbacks takes callbacks, also those that it had before.
-func (s *shop) callbacks(w http.ResponseWriter, r *http.Request) {
-	var c callback
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&c); err != nil || c.ID == "" {
-		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "id and reference are needed"})
-		return
-	}
-	if err := s.apply(c); err != nil {
-		writeJSON(w, http.StatusInternalServerError, map[string]string{"error": "the shop could not write"})
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]string{"status": "applied"})
-}
-
-// apply lets a callback take effect: once, or each time in an unguarded shop.
-func (s *shop) apply(c callback) error {
+// snapshot copies the orders.
+func (s *shop) snapshot() []order {
 	s.mu.Lock()
-	again, known := s.applied[c.ID], s.orders[c.Reference] != nil
-	s.applied[c.ID] = true
-	if again {
-		s.again++
+	defer s.mu.Unlock()
+	out := make([]order, len(s.sorted))
+	for i, o := range s.sorted {
+		out[i] = *o
 	}
-	s.mu.Unlock()
-	if again && !s.unguarded || !known {
-		return nil
-	}
-	if err := s.add(orderEntry{Kind: kindApplied, Order: c.Reference, Charge: c.Charge}); err != nil {
-		s.mu.Lock()
-		delete(s.applied, c.ID)
-		s.mu.Unlock()
-		return err
-	}
-	if again {
-		s.stories.tell(c.Reference, "The callback reached the shop again, and it shipped again.")
-		return nil
-	}
-	s.stories.tell(c.Reference, "The callback reached the shop: paid, and shipped.")
-	return nil
+	return out
 }
 
-func (s *shop) close() error { return s.journal.close() }
+// knows reports whether an order was placed.
+func (s *shop) knows(id string) bool {
+	_, _, found := s.look(id)
+	return found
+}
+
+// How often what was left behind is taken up, and how often what waits for a person.
+const (
+	resumeEvery = 500 * time.Millisecond
+	personEvery = 10 // times as seldom
+)
+
+// resume pursues orders that were left: by a client that went away, or by a
+// shop that was stopped.
+func (s *shop) resume(ctx context.Context) {
+	var work sync.WaitGroup
+	defer work.Wait()
+	for round := 0; ctx.Err() == nil; round++ {
+		for _, id := range s.left(50, round%personEvery == 0) {
+			work.Go(func() {
+				waiting, cancel := context.WithTimeout(ctx, outcomeWait)
+				defer cancel()
+				_, _ = s.pursue(waiting, id) // what is not settled then is left for the next round
+			})
+		}
+		work.Wait()
+		callee.Pause(ctx, resumeEvery)
+	}
+}
+
+func (s *shop) close() error { return s.journal.Close() }

@@ -5,31 +5,80 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"onced/api/demo/book"
+	"onced/api/demo/callee"
 )
 
 // toggleNames are the switches, in the order of the page.
-var toggleNames = []string{"delay", "duplicate", "drop", "crash", "keys"}
+var toggleNames = []string{callee.Delay, callee.Lose, callee.Fail, callee.Refuse, callee.Duplicate, callee.Drop,
+	callee.Early, "crash", callee.Keys}
+
+// usualAt is where a switch that each service has is turned on when nobody says.
+var usualAt = map[string]book.Service{callee.Delay: book.Charge, callee.Lose: book.Charge,
+	callee.Fail: book.Charge, callee.Refuse: book.Order}
+
+// everywhere is what "at" says for all services.
+const everywhere = "all"
 
 // toggles are the switches. crash is kept by the crasher.
 type toggles struct {
 	mu    sync.Mutex
-	on    map[string]bool
+	on    map[string]map[book.Service]bool
 	crash *crasher
 }
 
-func newToggles(f Faults, c *crasher) *toggles {
-	return &toggles{crash: c, on: map[string]bool{
-		"delay": f.Delay, "duplicate": f.Duplicate, "drop": f.Drop, "keys": f.Keys,
-	}}
+// newToggles turns faults on; with load they are on at every service.
+func newToggles(f Faults, load bool, c *crasher) *toggles {
+	t := &toggles{crash: c, on: map[string]map[book.Service]bool{}}
+	for name, on := range f.switches() {
+		t.on[name] = map[book.Service]bool{}
+		if on {
+			t.set(name, usualSet(name, load))
+		}
+	}
+	return t
+}
+
+// usualSet are the services at which a switch is turned on.
+func usualSet(name string, all bool) []book.Service {
+	if at, each := usualAt[name]; each && !all {
+		return []book.Service{at}
+	}
+	return book.Services()
+}
+
+// set turns a switch on at some services, and off at the others.
+func (t *toggles) set(name string, at []book.Service) {
+	for _, s := range book.Services() {
+		t.on[name][s] = slices.Contains(at, s)
+	}
+}
+
+// at reports whether a switch is on at a service.
+func (t *toggles) at(name string, s book.Service) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.on[name][s]
+}
+
+// where are the services at which a switch is on.
+func (t *toggles) where(name string) (at []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range book.Services() {
+		if t.on[name][s] {
+			at = append(at, string(s))
+		}
+	}
+	return at
 }
 
 func (t *toggles) is(name string) bool {
 	if name == "crash" {
 		return t.crash.point() != ""
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.on[name]
+	return len(t.where(name)) > 0
 }
 
 // all returns every switch.
@@ -43,14 +92,15 @@ func (t *toggles) all() map[string]bool {
 
 // switched is the answer to a flip: it says what is so from now on.
 type switched struct {
-	Toggle  string `json:"toggle"`
-	Value   bool   `json:"value"`
-	At      string `json:"at,omitempty"` // where it will crash
+	Toggle string `json:"toggle"`
+	Value  bool   `json:"value"`
+	// At is where it will crash, or the services at which the switch is on.
+	At      string `json:"at,omitempty"`
 	Meaning string `json:"meaning"`
 }
 
-// flip turns a switch over, or to what "to" says: on or off. "at" is where to
-// crash.
+// flip turns a switch over, or to what "to" says: on or off. "at" is a service, or
+// all; or where to crash.
 func (t *toggles) flip(name, to, at string) (switched, error) {
 	if !slices.Contains(toggleNames, name) {
 		return switched{}, fmt.Errorf("there is no switch %q; there are %s and reset", name,
@@ -59,36 +109,108 @@ func (t *toggles) flip(name, to, at string) (switched, error) {
 	if to != "" && to != "on" && to != "off" {
 		return switched{}, fmt.Errorf("to is %q; allowed: on, off, or nothing to turn it over", to)
 	}
-	if at != "" && (name != "crash" || !slices.Contains(t.crash.points(), at)) {
-		return switched{}, fmt.Errorf("at is %q; allowed for crash: %s", at,
-			strings.Join(t.crash.points(), ", "))
+	if allowed := t.allowedAt(name); at != "" && !slices.Contains(allowed, at) {
+		return switched{}, fmt.Errorf("at is %q; allowed for %s: %s", at, name, strings.Join(allowed, ", "))
 	}
 	if name == "crash" {
 		point := t.crash.flip(to, at)
 		return switched{Toggle: name, Value: point != "", At: point, Meaning: t.crash.meaning(point)}, nil
 	}
+	t.turn(name, to, at)
+	return switched{Toggle: name, Value: t.is(name), At: t.places(name), Meaning: t.meaning(name)}, nil
+}
+
+// allowedAt is what "at" may say for a switch; of some, nothing.
+func (t *toggles) allowedAt(name string) []string {
+	if name == "crash" {
+		return t.crash.points()
+	}
+	if _, each := usualAt[name]; !each {
+		return nil
+	}
+	allowed := []string{everywhere}
+	for _, s := range book.Services() {
+		allowed = append(allowed, string(s))
+	}
+	return allowed
+}
+
+func (t *toggles) turn(name, to, at string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.on[name] = to == "on" || to == "" && !t.on[name]
-	return switched{Toggle: name, Value: t.on[name], Meaning: meanings[name][t.on[name]]}, nil
+	here := usualSet(name, at == everywhere)
+	if at != "" && at != everywhere {
+		here = []book.Service{book.Service(at)}
+	}
+	isOn := func(s book.Service) bool { return t.on[name][s] }
+	on := to == "on"
+	if to == "" && at == "" { // off if it is on anywhere
+		on = !slices.ContainsFunc(book.Services(), isOn)
+	} else if to == "" {
+		on = slices.ContainsFunc(here, func(s book.Service) bool { return !isOn(s) })
+	}
+	if !on && at == "" {
+		here = book.Services()
+	}
+	for _, s := range here {
+		t.on[name][s] = on
+	}
+}
+
+// places names the services at which a switch is on, for those that can be on at some.
+func (t *toggles) places(name string) string {
+	if _, each := usualAt[name]; !each {
+		return ""
+	}
+	return strings.Join(t.where(name), ",")
+}
+
+// meaning says in plain words what a switch does now.
+func (t *toggles) meaning(name string) string {
+	if name == "crash" {
+		return t.crash.meaning(t.crash.point())
+	}
+	text := meanings[name][t.is(name)]
+	if at := t.places(name); at != "" {
+		text += " Now at: " + strings.ReplaceAll(at, ",", ", ") + "."
+	}
+	return text
 }
 
 // meanings say in plain words what a switch does.
 var meanings = map[string]map[bool]string{
-	"delay": {
-		true:  "The gateway answers after the time-out, charges late or loses the call; callbacks come late.",
-		false: "The gateway answers at once.",
+	callee.Delay: {
+		true:  "Services answer after the time-out, do things late or lose the call; callbacks come late.",
+		false: "Services answer at once.",
 	},
-	"duplicate": {
-		true:  "Each callback comes three to five times, some at the same moment.",
+	callee.Lose: {
+		true:  "Services do what they are asked, and their answer is lost.",
+		false: "Answers arrive.",
+	},
+	callee.Fail: {
+		true:  "Services do what they are asked, and answer 500; look-ups fail too, at first.",
+		false: "Services answer what is so.",
+	},
+	callee.Refuse: {
+		true:  "Services refuse: no points, no voucher, a declined card, out of stock. All before is undone.",
+		false: "Services refuse nothing.",
+	},
+	callee.Duplicate: {
+		true: "Each callback comes three to five times, some at the same moment; calls come twice " +
+			"where keys are honoured.",
 		false: "Each callback comes once.",
 	},
-	"drop": {
-		true:  "Callbacks never come. Orders stay pending until reconciliation finds them.",
+	callee.Drop: {
+		true:  "Callbacks never come. onced waits for them a while, and then looks the charge up.",
 		false: "Callbacks come.",
 	},
-	"keys": {
-		true:  "The gateway honours idempotency keys.",
-		false: "The gateway ignores idempotency keys: each call that reaches it charges.",
+	callee.Early: {
+		true:  "Callbacks come before the gateway's own answer.",
+		false: "Callbacks come after the gateway's answer.",
+	},
+	callee.Keys: {
+		true: "Gateway and voucher service honour idempotency keys, as the others do.",
+		false: "Gateway and voucher service ignore idempotency keys: each call that reaches them charges " +
+			"and redeems.",
 	},
 }

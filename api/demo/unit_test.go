@@ -18,22 +18,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"onced/api/demo/book"
+	"onced/api/demo/callee"
 	"onced/kv"
 )
 
-// What the demo shows depends on these.
+// A checkout says pending only when something takes long.
 func TestTimesFitTogether(t *testing.T) {
 	for _, c := range []struct {
 		what       string
 		less, more time.Duration
 	}{
-		{"a late answer comes after the time-out", CallTimeout, answerFrom},
-		{"a late charge comes after the time-out", CallTimeout, belatedFrom},
-		{"a late charge is allowed", belatedTo, BookBy},
-		{"and settled before a look-up is believed", BookBy + time.Second, SettlesAfter},
-		{"a late callback is late", CallTimeout, callbackLate},
-		{"a checkout says pending before reconciliation finds the charge", callbackWait, missingAfter},
-		{"a checkout outlives a lost call", SettlesAfter + 2*CallTimeout, outcomeWait},
+		{"a lost call is looked up while a checkout waits", callee.SettlesAfter + 2*callTimeout, outcomeWait},
+		{"a dropped callback is looked up while a checkout waits", awaitFor*time.Millisecond + 2*callTimeout,
+			outcomeWait},
+		{"a late callback comes while a run waits for it", 1300*time.Millisecond + 250*time.Millisecond,
+			awaitFor * time.Millisecond},
 	} {
 		if c.less >= c.more {
 			t.Errorf("%s: %s is not less than %s", c.what, c.less, c.more)
@@ -41,340 +41,179 @@ func TestTimesFitTogether(t *testing.T) {
 	}
 }
 
-func TestPlan(t *testing.T) {
-	a, same, other := newPlan(7, true), newPlan(7, true), newPlan(8, true)
-	differ, kinds, copies, drops, declines := 0, map[slowness]int{}, map[int]int{}, 0, 0
-	const n = 10_000
-	for i := range n {
-		id := fmt.Sprintf("ord_%d", i)
-		if a.slow(id, 1) != same.slow(id, 1) || a.copies(id) != same.copies(id) ||
-			a.drops(id) != same.drops(id) || a.declines(id) != same.declines(id) ||
-			a.between("x", id, 0, time.Hour) != same.between("x", id, 0, time.Hour) {
-			t.Fatalf("%s: one seed, two plans", id)
-		}
-		if a.slow(id, 1) != other.slow(id, 1) {
-			differ++
-		}
-		kinds[a.slow(id, 1)]++
-		copies[a.copies(id)]++
-		if a.drops(id) {
-			drops++
-		}
-		if a.declines(id) {
-			declines++
-		}
-		if a.slow(id, lastDelayed+1) != prompt {
-			t.Fatalf("%s: delayed for ever", id)
-		}
-	}
-	near := func(what string, got, percent int) {
-		if want := n * percent / 100; got < want*9/10 || got > want*11/10 {
-			t.Errorf("%s: %d of %d, want about %d", what, got, n, want)
-		}
-	}
-	near("prompt", kinds[prompt], 85)
-	near("delayed in all", kinds[tardy]+kinds[belated]+kinds[lost], 15)
-	near("alone", copies[1], 70)
-	near("three to five copies", copies[3]+copies[4]+copies[5], 30)
-	near("dropped", drops, 15)
-	if kinds[tardy] == 0 || kinds[belated] == 0 || kinds[lost] == 0 || declines == 0 || differ == 0 {
-		t.Errorf("kinds %v, declined %d, other seed differs %d times", kinds, declines, differ)
-	}
-	by := newPlan(1, false)
-	if by.slow("x", 1) == prompt || by.copies("x") < 3 || !by.drops("x") || by.declines("x") {
-		t.Error("a switch that a person flips is always felt")
-	}
-}
-
-func TestJournal(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "journal")
-	j, err := openJournal(name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var writers sync.WaitGroup
-	const n = 200
-	for i := range n {
-		writers.Go(func() {
-			if err := j.append(i); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	writers.Wait()
-	if _, err := j.file.WriteString(`"torn`); err != nil { // a crash in the middle of a line
-		t.Fatal(err)
-	}
-	if err := j.close(); err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	collect := func(line []byte) error { seen[string(line)] = true; return nil }
-	if j, err = openJournal(name, collect); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.append("after"); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.append("closed"); err == nil {
-		t.Error("a line that was not written was acknowledged")
-	}
-	if err := j.append("again"); err == nil {
-		t.Error("a file that nobody knows was written on")
-	}
-	clear(seen)
-	if _, err := openJournal(name, collect); err != nil {
-		t.Fatal(err)
-	}
-	if len(seen) != n+1 || !seen["0"] || !seen[`"after"`] {
-		t.Errorf("%d lines, want %d", len(seen), n+1)
-	}
-	bad := errors.New("bad")
-	if _, err := openJournal(name, func([]byte) error { return bad }); !errors.Is(err, bad) ||
-		!strings.Contains(err.Error(), "line 1") {
-		t.Errorf("a line that cannot be read: %v", err)
-	}
-}
-
-// books opens an empty ledger and an empty shop.
-func books(t *testing.T) (*ledger, *shop) {
+// newTestWorld opens books without anybody who works with them.
+func newTestWorld(t *testing.T) *world {
 	t.Helper()
-	l, err := openLedger(filepath.Join(t.TempDir(), ledgerFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := openShop(filepath.Join(t.TempDir(), ordersFile),
-		&shop{clock: kv.SystemClock(), stories: newStories()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _, _ = l.close(), s.close() })
-	return l, s
-}
-
-// Each line: the orders as name:state, what the ledger has by order, and what the
-// proof says. In the ledger A is a charge of A, A- a decline, and A$ a charge of
-// another amount. The shop knows the charge ch_1.
-func TestProofTable(t *testing.T) {
-	ok := func(p Proof) Proof { p.ZeroDoubleCharges, p.Proven = true, true; return p }
-	zero := func(p Proof) Proof { p.ZeroDoubleCharges = true; return p }
-	for _, c := range []struct {
-		orders, ledger string
-		want           Proof
-	}{
-		{"", "", zero(Proof{})},
-		{"A:paid", "A", ok(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 1})},
-		{"A:paid", "A A", Proof{Paid: 1, RealCharges: 2, Most: 2, MostEffects: 1, ChargesNot1: 1}},
-		{"A:paid", "", zero(Proof{Paid: 1, NoCharge: 1, MostEffects: 1, ChargesNot1: 1})},
-		{"A:paid B:paid", "A A",
-			Proof{Paid: 2, RealCharges: 2, Most: 2, MostEffects: 1, NoCharge: 1, ChargesNot1: 2}},
-		{"A:failed", "A-", ok(Proof{Failed: 1})},
-		{"A:failed", "", zero(Proof{Failed: 1, NoDecline: 1})},
-		{"A:gaveup", "", ok(Proof{Failed: 1})},
-		{"A:failed", "A A-", zero(Proof{Failed: 1, RealCharges: 1, Most: 1, OnFailed: 1})},
-		{"A:failed", "A A A-", Proof{Failed: 1, RealCharges: 2, Most: 2, OnFailed: 1, ChargesNot1: 1}},
-		{"A:pending", "", zero(Proof{Pending: 1})},
-		{"A:pending", "A", zero(Proof{Pending: 1, RealCharges: 1, Most: 1})},
-		{"A:pending", "A A", Proof{Pending: 1, RealCharges: 2, Most: 2, ChargesNot1: 1}},
-		{"A:unknown", "A", zero(Proof{Pending: 1, Unknowns: 1, RealCharges: 1, Most: 1})},
-		{"", "X", zero(Proof{RealCharges: 1, Most: 1, NoOrder: 1})},
-		{"A:paid", "A X X", Proof{Paid: 1, RealCharges: 3, Most: 2, MostEffects: 1, NoOrder: 2}},
-		{"A:paid A:applied", "A", zero(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 2})},
-		{"A:paid", "A$", zero(Proof{Paid: 1, RealCharges: 1, Most: 1, MostEffects: 1, WrongAmount: 1})},
-		{"A:paid", "X A",
-			zero(Proof{Paid: 1, RealCharges: 2, Most: 1, MostEffects: 1, NoOrder: 1, WrongID: 1})},
-	} {
-		l, s := books(t)
-		fillShop(t, s, c.orders)
-		fillLedger(t, l, c.ledger)
-		got := prove(s, s.snapshot(), l, time.Now().Add(time.Minute))
-		for _, u := range got.OldUnknowns {
-			if u.AgeMS < 59_000 {
-				t.Errorf("%q, %q: an unknown of %d ms", c.orders, c.ledger, u.AgeMS)
-			}
-		}
-		if (len(got.Wrong) > 0) == got.agrees() {
-			t.Errorf("%q, %q: it names %v", c.orders, c.ledger, got.Wrong)
-		}
-		c.want.DistinctOrders = c.want.Paid + c.want.Failed + c.want.Pending
-		c.want.Undelivered = c.want.RealCharges
-		got.Wrong, got.OldUnknowns = nil, nil
-		if a, b := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", c.want); a != b {
-			t.Errorf("orders %q, ledger %q:\n got %s\nwant %s", c.orders, c.ledger, a, b)
-		}
-		if err := got.verdict(got.DistinctOrders); (err == nil) != c.want.Proven {
-			t.Errorf("orders %q, ledger %q: the verdict is %v", c.orders, c.ledger, err)
-		}
-		if err := got.verdict(got.DistinctOrders + 1); !errors.Is(err, ErrProof) {
-			t.Error("a run that placed too few orders counts")
-		}
-	}
-}
-
-func fillShop(t *testing.T, s *shop, orders string) {
-	t.Helper()
-	for field := range strings.FieldsSeq(orders) {
-		id, state, _ := strings.Cut(field, ":")
-		lines := map[string][]string{"paid": {kindAsked, kindAccepted, kindApplied},
-			"failed": {kindAsked, kindDeclined}, "gaveup": {kindAsked, kindGaveUp},
-			"pending": {kindAsked}, "unknown": {kindAsked}, "applied": {kindApplied}}[state]
-		for _, kind := range lines {
-			if err := s.add(orderEntry{Kind: kind, Order: id, Charge: "ch_1"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if state == "unknown" {
-			s.unknownNow(id)
-		}
-	}
-}
-
-func fillLedger(t *testing.T, l *ledger, entries string) {
-	t.Helper()
-	amount, err := price()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text := range strings.FieldsSeq(entries) {
-		e := entry{Kind: kindCharge, Reference: strings.Trim(text, "-$"), Amount: amount}
-		switch {
-		case strings.HasSuffix(text, "-"):
-			e.Kind, e.ID = kindDecline, "dec_"+e.Reference
-		case strings.HasSuffix(text, "$"):
-			if e.Amount, err = amount.Add(amount); err != nil {
-				t.Fatal(err)
-			}
-			fallthrough
-		default:
-			e.ID = l.nextID()
-		}
-		if err := l.add(e); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// The verdict is made of what is in the file, not of what the gateway remembers.
-func TestFinalProofReadsTheFile(t *testing.T) {
-	dir := t.TempDir()
-	w := &world{config: Config{Data: dir, Clock: kv.SystemClock()}, stories: newStories(),
-		gateway: &gateway{}, crash: &crasher{}}
-	w.toggles = newToggles(Faults{}, w.crash)
+	w := &world{config: Config{Data: t.TempDir(), Clock: kv.SystemClock()}, stories: newStories(),
+		crash: &crasher{kill: func() {}, tell: func(string) {}, killed: func(string, string) {}}}
+	w.toggles = newToggles(Faults{}, false, w.crash)
 	if err := w.openBooks(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = w.shop.close(), w.ledger.close() }()
-	fillShop(t, w.shop, "A:paid")
-	fillLedger(t, w.ledger, "A")
-	if p, err := w.finalProof(); err != nil || !p.Proven {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	file := filepath.Join(dir, ledgerFile)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, content := range map[string]string{"gone": "", "twice": string(text) + string(text)} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
+	w.services = callee.New(callee.Env{}, w.ledgers)
+	t.Cleanup(func() {
+		for _, closeBook := range w.books {
+			_ = closeBook()
 		}
-		if p, err := w.finalProof(); err != nil || p.Proven {
-			t.Errorf("the charge is %s in the file: %+v, %v", what, p, err)
-		}
-		if !w.proof().Proven {
-			t.Error("this test shows nothing: memory says so too")
-		}
-	}
-}
-
-// A shop without onced ships for each callback; one with it commits the event
-// with its effect.
-func TestRepeatedCallbacksAreJudged(t *testing.T) {
-	for unguarded, want := range map[bool]int{false: 1, true: 3} {
-		l, s := books(t)
-		s.unguarded = unguarded
-		for _, kind := range []string{kindAsked, kindAccepted} {
-			if err := s.add(orderEntry{Kind: kind, Order: "A", Charge: "ch_1"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		fillLedger(t, l, "A")
-		for range 3 {
-			if err := s.apply(callback{ID: eventID("ch_1"), Reference: "A", Charge: "ch_1"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if p := prove(s, s.snapshot(), l, time.Now()); p.MostEffects != want || p.Proven != (want == 1) {
-			t.Errorf("unguarded %v: %+v", unguarded, p)
-		}
-	}
-}
-
-// newGateway makes a gateway without a shop.
-func newGateway(t *testing.T, f Faults, clock kv.Clock) *gateway {
-	t.Helper()
-	l, _ := books(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	c := &crasher{kill: func() {}, tell: func(string) {}, killed: func(string, string) {}}
-	g := &gateway{ledger: l, toggles: newToggles(f, c), crash: c, plan: newPlan(1, false), clock: clock,
-		stories: newStories(), ctx: ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{},
-		callbackURL: func(context.Context) (string, error) { return "", errors.New("nobody listens") }}
-	t.Cleanup(func() { cancel(); g.work.Wait() })
-	return g
-}
-
-func (g *gateway) ask(key, reference string) *httptest.ResponseRecorder {
-	r := httptest.NewRequestWithContext(g.ctx, http.MethodPost, chargesPath,
-		strings.NewReader(`{"reference":"`+reference+`","amount":{"amount":"10.00","asset":"USD"}}`))
-	r.Header.Set("Idempotency-Key", key)
-	w := httptest.NewRecorder()
-	g.handler().ServeHTTP(w, r)
+	})
 	return w
 }
 
-func TestGatewayIgnoresKeysUnlessToldOtherwise(t *testing.T) {
-	for _, honours := range []bool{false, true} {
-		g := newGateway(t, Faults{Keys: honours, Drop: true}, kv.SystemClock())
+// fill places orders as name:state; of those that were paid all four effects stand.
+func fill(t *testing.T, w *world, orders string) {
+	t.Helper()
+	add := func(s book.Service, e book.Entry) {
+		if err := w.ledgers[s].Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for field := range strings.FieldsSeq(orders) {
+		id, state, _ := strings.Cut(field, ":")
+		kinds := map[string][]string{"paid": {kindAsked, kindAccepted}, "failed": {kindAsked, kindDeclined},
+			"pending": {kindAsked}}[state]
+		for _, kind := range kinds {
+			if err := w.shop.add(orderEntry{Kind: kind, Order: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, s := range book.Services() {
+			e := book.Entry{Kind: book.Effect, ID: string(s) + "_" + id, Order: id,
+				Reference: callee.Reference(id, 1), Value: values()[s]}
+			if s == book.Order {
+				e.Value = "charge_" + id
+			}
+			if state == "paid" {
+				add(s, e)
+			}
+		}
+		if state == "failed" {
+			add(book.Loyalty, book.Entry{Kind: book.Refusal, ID: "no", Order: id, Reference: callee.Reference(id, 1)})
+		}
+	}
+}
+
+// The verdict is made of what is in the files, not of what the services remember.
+func TestFinalProofReadsTheFiles(t *testing.T) {
+	w := newTestWorld(t)
+	fill(t, w, "A:paid B:failed")
+	if p, err := w.finalProof(); err != nil || !p.Proven {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for _, s := range book.Services() {
+		file := filepath.Join(w.config.Data, s.File())
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, content := range map[string]string{"gone": "", "twice": string(text) + string(text)} {
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if p, err := w.finalProof(); err != nil || p.Proven {
+				t.Errorf("%s: the effect is %s in the file: %+v, %v", s, what, p, err)
+			}
+			if !w.proof().Proven {
+				t.Error("this test shows nothing: memory says so too")
+			}
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	w := newTestWorld(t)
+	if err := w.proof().verdict(0); !errors.Is(err, ErrProof) {
+		t.Errorf("no order: %v", err)
+	}
+	fill(t, w, "A:paid B:failed")
+	if err := w.proof().verdict(2); err != nil {
+		t.Error(err)
+	}
+	if err := w.proof().verdict(3); !errors.Is(err, ErrProof) {
+		t.Errorf("too few orders: %v", err)
+	}
+	fill(t, w, "C:pending")
+	w.shop.unknownNow("C", "held: for the test")
+	if err := w.proof().verdict(3); !errors.Is(err, ErrProof) || !strings.Contains(err.Error(), "person") {
+		t.Errorf("held: %v", err)
+	}
+	if p := w.proof(); p.NeedPerson != 1 || p.People[0].Why != "held: for the test" || p.Unknowns != 1 {
+		t.Errorf("held: %+v", p)
+	}
+}
+
+// What the service answers is told apart.
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		want   resultKind
+	}{
+		{201, `{"state":"completed"}`, accepted}, {200, `{"state":"completed"}`, accepted},
+		{201, `{"state":"compensated"}`, declined}, {201, `{"state":"running"}`, outcomeUnknown},
+		{201, `{"state":"compensating"}`, outcomeUnknown}, {201, `{"state":"held"}`, needsPerson},
+		{200, `{"state":"stuck"}`, needsPerson}, {200, `{"state":"closed"}`, needsPerson},
+		{503, `{"state":"completed"}`, outcomeUnknown}, {422, `{"code":"x"}`, outcomeUnknown},
+		{200, `<html>`, outcomeUnknown},
+	} {
+		w := httptest.NewRecorder()
+		w.WriteHeader(c.status)
+		_, _ = w.WriteString(c.body)
+		if r := readAnswer(w.Result()); r.kind != c.want || r.kind == outcomeUnknown && r.after < askAgain {
+			t.Errorf("%d %s: %+v", c.status, c.body, r)
+		}
+	}
+}
+
+// payers answer in turn; what they are asked while another call is under way is a
+// fault of the shop.
+type payers struct {
+	t       *testing.T
+	mu      sync.Mutex
+	busy    bool
+	calls   int
+	results []result
+}
+
+func (p *payers) pay(ctx context.Context, _ call) result {
+	p.mu.Lock()
+	if p.busy {
+		p.t.Error("two calls for one order at a time")
+	}
+	p.busy = true
+	r := p.results[min(p.calls, len(p.results)-1)]
+	p.calls++
+	p.mu.Unlock()
+	callee.Pause(ctx, time.Second)
+	p.mu.Lock()
+	p.busy = false
+	p.mu.Unlock()
+	return r
+}
+
+// One at a time pursues an order, and one that has failed is not carried out again.
+func TestOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTestWorld(t)
+		w.config.Clock = kv.ClockFunc(time.Now)
+		p := &payers{t: t, results: []result{{kind: outcomeUnknown, after: time.Second}, {kind: declined}, {kind: accepted}}}
+		w.shop.payer = p
 		var clients sync.WaitGroup
-		for range 8 {
+		for range 5 {
 			clients.Go(func() {
-				if w := g.ask("key", "A"); w.Code != http.StatusCreated {
-					t.Errorf("keys %v: %d", honours, w.Code)
+				v, _, err := w.shop.checkout(t.Context(), "A", outcomeWait)
+				if err != nil || v.Status != stateFailed {
+					t.Errorf("%+v, %v", v, err)
 				}
 			})
 		}
 		clients.Wait()
-		want := map[bool]int{false: 8, true: 1}[honours]
-		if all, _ := g.ledger.accounts(); len(all["A"].charges) != want {
-			t.Errorf("keys %v: %d charges, want %d", honours, len(all["A"].charges), want)
+		if p.calls != 2 {
+			t.Errorf("%d calls, want 2", p.calls)
 		}
-		g.ask("other", "A")
-		if all, _ := g.ledger.accounts(); len(all["A"].charges) != want+1 {
-			t.Errorf("keys %v: another key: %d charges", honours, len(all["A"].charges))
-		}
-	}
-}
-
-// The gateway keeps its promise: what it could not charge in time, it never charges.
-func TestGatewayChargesNothingTooLate(t *testing.T) {
-	now := time.Unix(1000, 0)
-	g := newGateway(t, Faults{Drop: true}, kv.ClockFunc(func() time.Time { return now }))
-	amount, err := price()
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := job{chargeRequest: chargeRequest{Reference: "A", Amount: amount}, arrived: now}
-	now = now.Add(BookBy + time.Millisecond)
-	if _, booked := g.book(j); booked {
-		t.Error("charged too late")
-	}
-	now = now.Add(-2 * time.Millisecond)
-	if _, booked := g.book(j); !booked {
-		t.Error("not charged in time")
-	}
+	})
 }
 
 func TestCrashIsOncePerArming(t *testing.T) {
@@ -405,7 +244,7 @@ func TestCrashIsOncePerArming(t *testing.T) {
 // ask again.
 func TestCheckoutWhileTheServiceIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, s := books(t)
+		s := newTestWorld(t).shop
 		s.payer = guarded{service: newService(nil, nil, ""), client: http.DefaultClient}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -425,7 +264,7 @@ func TestCheckoutWhileTheServiceIsDown(t *testing.T) {
 		if took := time.Since(began); took > outcomeWait+time.Second {
 			t.Errorf("it waited %s", took)
 		}
-		if left := s.left(10); len(left) != 1 {
+		if left := s.left(10, false); len(left) != 1 {
 			t.Errorf("nobody will pursue the order: %v", left)
 		}
 	})
@@ -459,10 +298,13 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 }
 
 func TestParseFaults(t *testing.T) {
+	every := Faults{Delay: true, Lose: true, Error: true, Refuse: true, Duplicate: true, Drop: true, Early: true,
+		Crash: true}
+	withKeys := every
+	withKeys.Keys = true
 	for text, want := range map[string]Faults{
-		"": {}, "none": {}, "all": {Delay: true, Duplicate: true, Drop: true, Crash: true},
-		"keys": {Keys: true}, "delay, drop": {Delay: true, Drop: true},
-		"all,keys":        {Delay: true, Duplicate: true, Drop: true, Crash: true, Keys: true},
+		"": {}, "none": {}, "all": every, "keys": {Keys: true}, "delay, drop": {Delay: true, Drop: true},
+		"all,keys": withKeys, "lose,error,refuse,early": {Lose: true, Error: true, Refuse: true, Early: true},
 		"crash,duplicate": {Crash: true, Duplicate: true},
 	} {
 		if got, err := ParseFaults(text); err != nil || got != want {
@@ -473,6 +315,35 @@ func TestParseFaults(t *testing.T) {
 		if _, err := ParseFaults(text); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
+	}
+}
+
+// A switch that each service has is turned on at the usual one, at one, or at all.
+func TestSwitchesOfServices(t *testing.T) {
+	c := &crasher{kill: func() {}, tell: func(string) {}, killed: func(string, string) {}}
+	s := newToggles(Faults{}, false, c)
+	for _, step := range []struct{ name, to, at, want string }{
+		{"delay", "", "", "charge"},
+		{"delay", "", "order", "charge,order"},
+		{"delay", "", "charge", "order"},
+		{"delay", "on", "", "charge,order"},
+		{"delay", "", "", ""},
+		{"delay", "on", "all", "loyalty,voucher,charge,order"},
+		{"delay", "off", "voucher", "loyalty,charge,order"},
+		{"delay", "", "all", "loyalty,voucher,charge,order"},
+		{"delay", "", "all", ""},
+		{"refuse", "", "", "order"},
+		{"refuse", "off", "", ""},
+		{"drop", "", "", ""},
+	} {
+		got, err := s.flip(step.name, step.to, step.at)
+		on := step.want != "" || step.name == "drop"
+		if err != nil || got.At != step.want || got.Value != on || got.Meaning == "" || s.is(step.name) != on {
+			t.Errorf("%v: %+v, %v", step, got, err)
+		}
+	}
+	if on := newToggles(Faults{Refuse: true}, true, c); len(on.where("refuse")) != 4 {
+		t.Errorf("under load it is on at %v", on.where("refuse"))
 	}
 }
 
@@ -511,56 +382,63 @@ func TestChild(t *testing.T) {
 			t.Fatalf("the child said %q, %v; want %q", line, err, want)
 		}
 	}
-	status := http.StatusConflict
-	h := c.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Replay") != "" {
-			w.Header().Set("Idempotency-Replayed", "true")
-		}
+	status, body := http.StatusServiceUnavailable, ""
+	h := c.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
+		if body != "" {
+			_, _ = io.WriteString(w, body)
+		}
 	}))
 	ask := func(method, path string, headers ...string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
-		r.Header.Set("Idempotency-Key", "ord_A")
+		r.Header.Set(orderHeader, "ord_A")
 		for _, name := range headers {
 			r.Header.Set(name, "yes")
 		}
 		h.ServeHTTP(w, r)
+		if w.Code != status || w.Body.String() != body {
+			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+		}
 		return w
 	}
-	if _, err := io.WriteString(parent, "7 "+afterOutcome+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	expect("ok 7")
-	// None of these tells the outcome of a charge.
-	for _, w := range []*httptest.ResponseRecorder{ask(http.MethodPost, chargesPath),
-		ask(http.MethodGet, chargesPath), ask(http.MethodPost, callbacksPath)} {
-		if w.Code != status {
-			t.Errorf("answered with %d", w.Code)
+	number := 0
+	arm := func(point string) {
+		t.Helper()
+		number++
+		if _, err := fmt.Fprintf(parent, "%d %s\n", number, point); err != nil {
+			t.Fatal(err)
 		}
+		expect(fmt.Sprintf("ok %d", number))
 	}
-	status = http.StatusCreated
-	if w := ask(http.MethodPost, chargesPath, "Replay"); w.Code != status { // nothing was written down
-		t.Errorf("a replay was answered with %d", w.Code)
-	}
-	go ask(http.MethodPost, chargesPath) // it stops for ever
+	const callback = callbacksPath + "token"
+	arm(afterOutcome)
+	ask(http.MethodPost, runsPath) // 503 tells no outcome
+	status, body = http.StatusCreated, `{"id":"r","state":"running","steps":[{"state":"done"}]}`
+	ask(http.MethodPost, runsPath) // nor does this
+	body = `{"id":"r","state":"compensated"}`
+	ask(http.MethodGet, runsPath)
+	ask(http.MethodPost, callback)
+	ask(http.MethodPost, runsPath, againHeader) // it was written down before
+	go ask(http.MethodPost, runsPath)           // it stops for ever
 	expect("at " + afterOutcome + " ord_A")
-	if _, err := io.WriteString(parent, "8 "+beforeIntent+"\n"); err != nil {
-		t.Fatal(err)
-	}
-	expect("ok 8")
-	if w := ask(http.MethodPost, chargesPath, againHeader); w.Code != status { // its intent is there already
-		t.Errorf("the second call for an order was answered with %d", w.Code)
-	}
-	go ask(http.MethodPost, chargesPath)
+	arm(beforeIntent)
+	ask(http.MethodPost, runsPath, againHeader) // its intent is there already
+	go ask(http.MethodPost, runsPath)
 	expect("at " + beforeIntent + " ord_A")
-	if _, err := io.WriteString(parent, "9 \n"); err != nil {
-		t.Fatal(err)
-	}
-	expect("ok 9")
-	if w := ask(http.MethodPost, chargesPath); w.Code != status {
-		t.Errorf("disarmed, and answered with %d", w.Code)
-	}
+	arm(beforeCallback)
+	ask(http.MethodPost, runsPath)
+	go ask(http.MethodPost, callback)
+	expect("at " + beforeCallback + " ord_A")
+	arm(afterCallback)
+	status, body = http.StatusNotFound, ""
+	ask(http.MethodPost, callback)
+	status = http.StatusAccepted
+	ask(http.MethodPost, runsPath)
+	go ask(http.MethodPost, callback)
+	expect("at " + afterCallback + " ord_A")
+	arm("")
+	ask(http.MethodPost, callback)
 	_ = parent.Close()
 	exitsWell(t, exited)
 }
@@ -577,42 +455,10 @@ func exitsWell(t *testing.T, exited <-chan int) {
 	}
 }
 
-// A late charge is no point to crash at: by then it may have been looked up.
-func TestNoCrashAfterALateCharge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for how, want := range map[slowness]int{prompt: 1, tardy: 1, belated: 0} {
-			g := newGateway(t, Faults{Drop: true}, kv.ClockFunc(time.Now))
-			g.crash.flip("on", afterCharge)
-			amount, err := price()
-			if err != nil {
-				t.Fatal(err)
-			}
-			j := job{chargeRequest: chargeRequest{Reference: "A", Amount: amount}, arrived: time.Now(),
-				how: how}
-			func() {
-				defer func() { _ = recover() }() // how a handler cuts off its caller
-				g.perform(httptest.NewRecorder(), j)
-			}()
-			if n := g.crash.counts()[afterCharge]; n != want {
-				t.Errorf("kind %d: %d kills, want %d", how, n, want)
-			}
-			if all, _ := g.ledger.accounts(); len(all["A"].charges) != 1 {
-				t.Errorf("kind %d: charged %d times", how, len(all["A"].charges))
-			}
-		}
-	})
-}
-
 func TestProgressBar(t *testing.T) {
-	w := &world{config: Config{Data: t.TempDir(), Clock: kv.SystemClock()}, stories: newStories(),
-		gateway: &gateway{}, crash: &crasher{count: map[string]int{afterCharge: 2}}}
-	w.toggles = newToggles(Faults{}, w.crash)
-	if err := w.openBooks(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = w.shop.close(), w.ledger.close() }()
-	fillShop(t, w.shop, "A:paid B:failed C:pending")
-	fillLedger(t, w.ledger, "A B-")
+	w := newTestWorld(t)
+	w.crash.count = map[string]int{afterCharge: 2}
+	fill(t, w, "A:paid B:failed C:pending")
 	for _, live := range []bool{true, false} {
 		var out strings.Builder
 		d := &demo{config: Config{Stderr: &out, Terminal: live, Orders: 3, Clients: 2, Seed: 9}, world: w}
@@ -629,12 +475,5 @@ func TestProgressBar(t *testing.T) {
 		if strings.Contains(text, bar) != live || strings.Contains(text, "\r") != live {
 			t.Errorf("terminal %v: %q", live, text)
 		}
-	}
-}
-
-func TestTheLostOrderIsLost(t *testing.T) {
-	const lostOrder = "ord_L34" // of TestDM04
-	if p := newPlan(1, false); p.slow(lostOrder, 1) != lost {
-		t.Errorf("the first call for %s is of the kind %d", lostOrder, p.slow(lostOrder, 1))
 	}
 }

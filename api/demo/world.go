@@ -11,18 +11,22 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"onced/api/demo/book"
+	"onced/api/demo/callee"
+	"onced/api/demo/proof"
 )
 
-// world is everything between two resets: books, gateway, shop and service.
+// world is everything between two resets: books, services, shop and onced.
 type world struct {
-	config  Config
-	toggles *toggles
-	crash   *crasher
-	stories *stories
-	ledger  *ledger
-	shop    *shop
-	gateway *gateway
-	service *service // nil without protection
+	config   Config
+	toggles  *toggles
+	crash    *crasher
+	stories  *stories
+	ledgers  map[book.Service]*book.Ledger
+	shop     *shop
+	services *callee.Services
+	service  *service // nil without protection
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -43,7 +47,7 @@ func newWorld(ctx context.Context, c Config, faults Faults) (_ *world, err error
 		}
 	}()
 	w.crash = &crasher{bare: c.Unprotected, kill: func() {}, tell: func(string) {}, killed: w.tellKilled}
-	w.toggles = newToggles(faults, w.crash)
+	w.toggles = newToggles(faults, c.Orders > 0, w.crash)
 	if faults.Crash && c.Orders == 0 { // a run with orders arms it by itself, again and again
 		w.crash.flip("on", "")
 	}
@@ -52,55 +56,51 @@ func newWorld(ctx context.Context, c Config, faults Faults) (_ *world, err error
 	}
 	client := newClient()
 	w.servers = append(w.servers, client.CloseIdleConnections)
-	w.gateway = &gateway{ledger: w.ledger, toggles: w.toggles, crash: w.crash,
-		plan: newPlan(c.Seed, c.Orders > 0), clock: c.Clock, stories: w.stories, client: client,
-		ctx: w.ctx, attempts: map[string]int{}, keys: map[string]chan struct{}{}}
-	gatewayAddr, err := w.serve(w.gateway.handler())
+	w.services = callee.New(callee.Env{Ctx: w.ctx, Clock: c.Clock, Plan: callee.NewPlan(c.Seed, c.Orders > 0),
+		Client: client, On: w.toggles.at, Crash: w.crash.pass, Tell: w.stories.tell}, w.ledgers)
+	l, err := listenAgain(w.ctx, c.Data)
 	if err != nil {
 		return nil, err
 	}
-	shopMux := http.NewServeMux()
-	shopMux.HandleFunc("POST "+callbacksPath, w.shop.callbacks)
-	shopAddr, err := w.serve(shopMux)
-	if err != nil {
-		return nil, err
-	}
+	base := "http://" + l.Addr().String()
+	mux := http.NewServeMux()
+	mux.Handle("/", w.services.Handler())
 	if c.Unprotected {
-		w.shop.payer = naive{url: "http://" + gatewayAddr, client: client}
-		w.gateway.callbackURL = func(context.Context) (string, error) {
-			return "http://" + shopAddr + callbacksPath, nil
-		}
-	} else if err := w.startService(client, gatewayAddr, shopAddr); err != nil {
-		return nil, err
+		n := newNaive(base, client, w.stories)
+		w.shop.payer = n
+		mux.HandleFunc("POST "+naivePath+"{order}", n.callback)
+	} else if err := w.startService(client, base, mux); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
-	w.startShop("http://"+gatewayAddr, client)
+	w.serve(l, mux)
+	w.work.Go(func() { w.shop.resume(w.ctx) })
 	return w, nil
 }
 
-// startShop starts what the shop does by itself.
-func (w *world) startShop(gatewayURL string, client *http.Client) {
-	r := &reconciler{gateway: w.gateway, url: gatewayURL, shop: w.shop, client: client}
-	w.work.Go(func() { r.run(w.ctx) })
-	w.work.Go(func() { w.shop.resume(w.ctx) })
-}
-
-// The names in the data folder.
+// The names in the data folder, besides those of the ledgers.
 const (
-	ledgerFile = "gateway-ledger.jsonl"
-	ordersFile = "shop-orders.jsonl"
-	configFile = "onced.yaml"
-	serviceDir = "onced-data"
-	logFile    = "onced.log"
+	ordersFile     = "shop-orders.jsonl"
+	configFile     = "onced.yaml"
+	definitionFile = "checkout.yaml"
+	portFile       = "services.port"
+	tokenFile      = "shop.token"
+	serviceDir     = "onced-data"
+	logFile        = "onced.log"
 )
 
-func (w *world) openBooks() (err error) {
-	w.ledger, err = openLedger(filepath.Join(w.config.Data, ledgerFile))
-	if err != nil {
-		return err
+func (w *world) openBooks() error {
+	w.ledgers = map[book.Service]*book.Ledger{}
+	for _, s := range book.Services() {
+		l, err := book.Open(filepath.Join(w.config.Data, s.File()))
+		if err != nil {
+			return err
+		}
+		w.ledgers[s] = l
+		w.books = append(w.books, l.Close)
 	}
-	w.books = append(w.books, w.ledger.close)
+	var err error
 	w.shop, err = openShop(filepath.Join(w.config.Data, ordersFile),
-		&shop{clock: w.config.Clock, stories: w.stories, unguarded: w.config.Unprotected})
+		&shop{clock: w.config.Clock, stories: w.stories})
 	if err != nil {
 		return err
 	}
@@ -108,13 +108,8 @@ func (w *world) openBooks() (err error) {
 	return nil
 }
 
-// serve answers on a free port of loopback until the world ends.
-func (w *world) serve(h http.Handler) (addr string, err error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(w.ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
+// serve answers at a listener until the world ends.
+func (w *world) serve(l net.Listener, h http.Handler) {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent()}
 	w.work.Go(func() { _ = srv.Serve(l) })
 	w.servers = append(w.servers, func() {
@@ -124,24 +119,31 @@ func (w *world) serve(h http.Handler) (addr string, err error) {
 			_ = srv.Close()
 		}
 	})
-	return l.Addr().String(), nil
 }
 
-// startService writes the child's configuration and runs it.
-func (w *world) startService(client *http.Client, gatewayAddr, shopAddr string) error {
-	file := filepath.Join(w.config.Data, configFile)
-	text, err := serviceConfig(filepath.Join(w.config.Data, serviceDir), gatewayAddr, shopAddr)
+// startService writes what the child runs with and runs it. Callbacks reach it
+// through mux, wherever it is.
+func (w *world) startService(client *http.Client, base string, mux *http.ServeMux) error {
+	data := w.config.Data
+	token, err := w.token()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
+	text, err := serviceConfig(data, base)
+	if err != nil {
 		return err
 	}
-	command := append(append([]string{}, w.config.Service...), file)
-	if err := os.WriteFile(filepath.Join(w.config.Data, logFile), nil, 0o600); err != nil {
-		return err // each start of the demo begins its log anew
+	file := filepath.Join(data, configFile)
+	for name, content := range map[string][]byte{file: text,
+		filepath.Join(data, definitionFile): definition(base),
+		filepath.Join(data, logFile):        nil, // each start of the demo begins its log anew
+	} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			return err
+		}
 	}
-	s := newService(command, w.config.Environ, filepath.Join(w.config.Data, logFile))
+	command := append(append([]string{}, w.config.Service...), file)
+	s := newService(command, w.config.Environ, filepath.Join(data, logFile))
 	s.armed = w.crash.childPoint
 	s.at = func(point, order string) {
 		if w.crash.take(point) {
@@ -150,11 +152,8 @@ func (w *world) startService(client *http.Client, gatewayAddr, shopAddr string) 
 	}
 	w.service = s
 	w.crash.kill, w.crash.tell = s.kill, s.tell
-	w.shop.payer = guarded{service: s, client: client}
-	w.gateway.callbackURL = func(ctx context.Context) (string, error) {
-		addr, err := s.address(ctx)
-		return "http://" + addr + callbacksPath, err
-	}
+	w.shop.payer = guarded{service: s, client: client, token: token}
+	mux.Handle("POST "+callbacksPath, forward{service: s, client: client})
 	w.work.Go(func() {
 		if err := s.run(w.ctx); err != nil {
 			w.failed <- err
@@ -164,46 +163,21 @@ func (w *world) startService(client *http.Client, gatewayAddr, shopAddr string) 
 }
 
 // serviceConfig is what the child runs with: an ordinary configuration.
-func serviceConfig(data, gatewayAddr, shopAddr string) ([]byte, error) {
-	folder, err := json.Marshal(data) // JSON texts are YAML too
-	if err != nil {
-		return nil, err
+func serviceConfig(data, base string) ([]byte, error) {
+	quoted := func(name string) string {
+		text, _ := json.Marshal(filepath.Join(data, name)) //nolint:errchkjson // a string; and JSON texts are YAML too
+		return string(text)
 	}
 	return fmt.Appendf(nil, `# written by onced demo at each start
 listen: 127.0.0.1:0
+public_url: %s
 data: %s
 log:
   level: warn
   format: text
-routes:
-  - name: charges
-    path: %s
-    methods: [POST]
-    others: refuse
-    upstream: http://%s
-    principal: shop
-    timeout: %s
-    wait: 5s
-    settles_after: %s
-    check:
-      path: %s/{key}
-      timeout: 1s
-      done: {status: 200, field: status, equals: %s}
-      refused: {status: 200, field: status, equals: %s}
-      absent: {status: 404}
-      reply_status: 201
-  - name: callbacks
-    path: %s
-    methods: [POST]
-    others: refuse
-    upstream: http://%s
-    principal: gateway
-    key_header: Webhook-Id
-    repeatable: true
-    timeout: 2s
-    wait: 3s
-`, folder, chargesPath, gatewayAddr, CallTimeout, SettlesAfter, chargesPath, statusAccepted, statusDeclined,
-		callbacksPath, shopAddr), nil
+sagas:
+  definitions: [%s]
+`, base, quoted(serviceDir), quoted(definitionFile)), nil
 }
 
 // tellKilled tells the story of a kill to the order that was at the point, and to
@@ -223,35 +197,44 @@ func (w *world) tellKilled(point, order string) {
 
 // proof is the proof of now.
 func (w *world) proof() Proof {
-	return w.fill(prove(w.shop, w.shop.snapshot(), w.ledger, w.config.Clock.Now()))
+	return w.fill(proof.Of(w.facts(w.ledgers)))
 }
 
-// finalProof is the proof of now from the file of the ledger, not from memory.
+// finalProof is the proof of now from the files of the ledgers, not from memory.
 func (w *world) finalProof() (Proof, error) {
-	orders := w.shop.snapshot()
-	l, err := readLedger(filepath.Join(w.config.Data, ledgerFile))
-	if err != nil {
-		return Proof{}, err
+	files := map[book.Service]*book.Ledger{}
+	for _, s := range book.Services() {
+		l, err := book.Read(filepath.Join(w.config.Data, s.File()))
+		if err != nil {
+			return Proof{}, err
+		}
+		files[s] = l
 	}
-	return w.fill(prove(w.shop, orders, l, w.config.Clock.Now())), nil
+	return w.fill(proof.Of(w.facts(files))), nil
+}
+
+// facts are what the shop and the ledgers say. The orders are read first.
+func (w *world) facts(ledgers map[book.Service]*book.Ledger) proof.Facts {
+	f := proof.Facts{Books: proof.Books{}, Values: values(), Known: w.shop.knows, Now: w.config.Clock.Now()}
+	for _, o := range w.shop.snapshot() {
+		f.Orders = append(f.Orders, proof.Order{ID: o.id, State: proof.State(o.state()), Unknown: o.unknown,
+			Needs: o.needs})
+	}
+	for s, l := range ledgers {
+		f.Books[s] = l.Entries()
+	}
+	return f
 }
 
 // fill adds what is known beyond the books.
-func (w *world) fill(p Proof) Proof {
-	p.Protected = !w.config.Unprotected
-	p.CallbacksSent = w.gateway.deliveriesSent()
-	p.CallbacksAgain = w.shop.seenAgain()
+func (w *world) fill(of proof.Proof) Proof {
+	p := Proof{Proof: of, Protected: !w.config.Unprotected}
+	p.CallbacksSent = w.services.Sent()
 	p.Kills, p.Toggles, p.CrashAt = w.crash.counts(), w.toggles.all(), w.crash.point()
 	if w.service != nil {
 		p.Starts, p.Pid = w.service.status()
 	}
 	return p
-}
-
-func (s *shop) seenAgain() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.again
 }
 
 // close ends every part and closes the books. It returns when all have ended:
@@ -262,8 +245,8 @@ func (w *world) close() error {
 		stop()
 	}
 	w.work.Wait()
-	if w.gateway != nil {
-		w.gateway.work.Wait()
+	if w.services != nil {
+		w.services.Wait()
 	}
 	var errs []error
 	for _, closeBook := range w.books {

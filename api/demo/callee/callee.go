@@ -46,10 +46,10 @@ const (
 // Before and After come before the name of a service; an undo has UndoPoint for its
 // name. After AcceptPoint the gateway has taken a charge on and not answered.
 const (
-	Before      = "before-"
-	After       = "after-"
-	UndoPoint   = "undo"
-	AcceptPoint = "accept"
+	Before      = "before-" // a call is in hand, and nothing has happened
+	After       = "after-"  // it has happened, and its caller does not know
+	UndoPoint   = "undo"    // of any service
+	AcceptPoint = "accept"  // of the gateway
 )
 
 // Env is what the services are told by. All of it is required.

@@ -38,9 +38,9 @@ type Answer struct {
 
 // The words of the services.
 const (
-	StatusDone    = "done"
-	StatusPending = "pending"
-	StatusFailed  = "failed"
+	StatusDone    = "done"    // it happened
+	StatusPending = "pending" // it was taken on
+	StatusFailed  = "failed"  // it did not happen, and will not
 	statusNone    = "none"
 )
 

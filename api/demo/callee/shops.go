@@ -10,14 +10,14 @@ import (
 
 // The paths of the services.
 const (
-	SpendPath       = "/loyalty/spend"
-	ReturnPath      = "/loyalty/return"
-	RedeemPath      = "/voucher/redeem"
-	ReleasePath     = "/voucher/release"
-	RedemptionsPath = "/voucher/redemptions"
-	ChargesPath     = "/gateway/charges"
-	RefundsPath     = "/gateway/refunds"
-	OrdersPath      = "/orders"
+	SpendPath       = "/loyalty/spend"       // spends points
+	ReturnPath      = "/loyalty/return"      // gives them back
+	RedeemPath      = "/voucher/redeem"      // redeems a voucher
+	ReleasePath     = "/voucher/release"     // releases it
+	RedemptionsPath = "/voucher/redemptions" // looks up by reference
+	ChargesPath     = "/gateway/charges"     // charges, and looks up by reference
+	RefundsPath     = "/gateway/refunds"     // refunds
+	OrdersPath      = "/orders"              // makes an order, and looks up by reference
 )
 
 // Reference names one try of an order; the rounds count from 1.

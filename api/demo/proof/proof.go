@@ -33,9 +33,9 @@ type State string
 
 // The states.
 const (
-	Pending State = "pending"
-	Paid    State = "paid"
-	Failed  State = "failed"
+	Pending State = "pending" // it is under way
+	Paid    State = "paid"    // all of it stands
+	Failed  State = "failed"  // nothing of it stands
 )
 
 // Order is what the shop knows of an order.

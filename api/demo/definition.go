@@ -98,14 +98,15 @@ steps:
   settles_after: SETTLES
   retry: RETRY
 
-# The order is made last, so nothing has to take it back.
+# The order is made last, so nothing has to take it back. Which charge it is for, the
+# callback has said; or the look-up, when none came.
 - name: order
   call:
     url: BASE/orders
     body:
       order: "${input.order}"
       reference: "${input.order}.${run.round}"
-      charge: "${steps.charge.output.id}"
+      charge: "${steps.charge.signal.id ?? steps.charge.output.id}"
     timeout: TIMEOUT
   check:
     method: GET
