@@ -205,9 +205,8 @@ func (c *checker) check(s *section, d *stepDef, e *env) {
 // sameOutput makes sure that what a look-up finds can stand for what the call gives.
 func (c *checker) sameOutput(cs *section, d *stepDef, out *node) {
 	switch {
-	case d.output == nil:
+	case d.output == nil || out == nil && !cs.lacks("output"):
 		return
-	case out == nil && !cs.lacks("output"):
 	case out == nil:
 		c.at(cs.n, cs.path("output"), "is missing; the step has an output, so say how it is read from the "+
 			"reply "+
