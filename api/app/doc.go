@@ -13,7 +13,14 @@
 //     not are cut off; what they had sent is then unknown, as after a crash, and
 //     found so at the next start.
 //   - A reload puts all of the new settings in place or none of them. What needs
-//     a restart keeps its old value and is named.
+//     a restart keeps its old value and is named. So it is with definitions of sagas:
+//     a file with a mistake changes nothing, a file that has changed is a new
+//     version, and runs keep the version that they began with.
+//   - Every definition that the store has is known before a run goes on. Runs go on
+//     beside the servers, which do not wait for them. When the process is told to
+//     stop no call of a step begins; those under way have http.drain_timeout to end,
+//     and who waits for a run (Prefer: wait) is then answered with how far it is.
+//   - Secrets reach the calls of steps, and nothing else.
 //   - [App.Run] returns after every goroutine that it started has ended; a
 //     request that was cut off and does not notice is given two seconds.
 //

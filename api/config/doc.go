@@ -9,7 +9,8 @@
 //     the path in capitals, so that http.max_body is ONCED_HTTP_MAX_BODY, and a
 //     flag: --http.max_body. A secret x is also read from the file named by
 //     x_file (ONCED_X_FILE), and inside lists from the variable named by x_env.
-//     A secret has no flag of its own: arguments are seen by every process.
+//     A secret has no flag of its own: arguments are seen by every process. Those of
+//     the section secrets have names of their own; see [Secrets].
 //   - Nothing is guessed. A key, or a variable that begins with ONCED_, which
 //     nobody knows is an error, for a mistyped limit is a limit that is not
 //     there. Variables such as ONCED_PORT and ONCED_SERVICE_HOST, which clusters
