@@ -56,7 +56,8 @@ func (a *App) announce(ctx context.Context) error {
 	made := ""
 	if a.isNew { // whoever expects keys in it has started in the wrong place
 		made = " (a new, empty store: no key is known yet)"
-		defer a.o.Logger.InfoContext(ctx, "a new, empty store was made", "data", data) // after what is to be read
+		// After what is to be read.
+		defer a.o.Logger.InfoContext(ctx, "a new, empty store was made", "data", data)
 	}
 	_, err = fmt.Fprintf(a.o.Notice, "onced %s is listening at http://%s\ndata: %s%s\n",
 		a.o.Version, a.Addr("api"), data, made)

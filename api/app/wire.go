@@ -126,9 +126,9 @@ func (p *parts) principal(ip func(*http.Request) netip.Addr) func(*http.Request)
 	return func(r *http.Request) (string, error) {
 		who, err := api.Authorize(r, p.auth, ip(r), auth.RequestsSend)
 		if who.Role != "" && !who.Can(auth.RequestsSend) {
-			err = problem.New(problem.Forbidden, "routes take the token of a client: a key belongs to the account "+
-				"of its token, and what another account has paid would be paid once more under this one; "+
-				"onced token create NAME makes one, with --principal=ACCOUNT for an account that exists")
+			err = problem.New(problem.Forbidden, "routes take the token of a client: a key belongs to the "+
+				"account of its token, and what another account has paid would be paid once more under this "+
+				"one; onced token create NAME makes one, with --principal=ACCOUNT for an account that exists")
 		}
 		return who.Principal, err
 	}

@@ -15,8 +15,8 @@ var (
 	ErrNotFound = errors.New("auth: there is no token of this id")
 
 	// ErrNameTaken means that a live token has the name.
-	ErrNameTaken = errors.New("auth: a live token has this name; choose another, or rotate or revoke " +
-		"that one")
+	ErrNameTaken = errors.New("auth: a live token has this name; rotate or revoke that one, or choose " +
+		"another name, with its principal when both are to share their keys")
 
 	// ErrStale means that the token is not at the expected version.
 	ErrStale = errors.New("auth: the token has changed since it was read; read it again and decide anew")

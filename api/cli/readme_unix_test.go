@@ -376,7 +376,7 @@ func TestReadmeGo(t *testing.T) {
 			"rest.go": "package shop\n\nimport (\n\"context\"\n\n\"onced/saga\"\n)\n" +
 				"type Order struct{ ID string }\ntype Receipt struct{}\n" +
 				"func pay(context.Context, Order) (_ Receipt, err error) { return }\n" +
-				"func lookUp(context.Context, Order, saga.Doubt) (_ Receipt, found bool, err error) { return }\n",
+				"func lookUp(context.Context, Order, saga.Doubt) (r Receipt, b bool, err error) { return }\n",
 		} {
 			overlay["Replace"][filepath.Join(root, "readme_shop", name)] = filepath.Join(dir, name)
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(source), 0o600); err != nil {
@@ -390,8 +390,8 @@ func TestReadmeGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"),
-			"./readme_shop")
+		build := exec.CommandContext(t.Context(), "go", "build", "-overlay",
+			filepath.Join(dir, "overlay.json"), "./readme_shop")
 		build.Dir = root
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Errorf("listing %d: %v\n%s", i+1, err, out)

@@ -260,8 +260,9 @@ func nameTaken(ctx context.Context, t tokens, spec client.TokenSpec, err error) 
 		role = " --role " + spec.Role
 	}
 	return &failure{what: "a live token has the name " + spec.Name, why: err.Error(),
-		try: fmt.Sprintf("onced token rotate %[1]s, when its secret is lost; or onced token create %[1]s-2%[2]s "+
-			"--principal %[3]s, for one more machine of the same account", spec.Name, role, account),
+		try: fmt.Sprintf("onced token rotate %[1]s, when its secret is lost; or onced token create "+
+			"%[1]s-2%[2]s --principal %[3]s, for one more machine of the same account",
+			spec.Name, role, account),
 		code: ExitFailure, err: err}
 }
 

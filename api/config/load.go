@@ -153,7 +153,9 @@ func (l *loader) readConfigFile(name string) {
 }
 
 // nearFiles are names that people give to what should be called [DefaultFile].
-var nearFiles = []string{"onced.yml", "onced.yaml.txt", ".onced.yaml", "onced.json", "config.yaml", "config.yml"}
+var nearFiles = []string{
+	"onced.yml", "onced.yaml.txt", ".onced.yaml", "onced.json", "config.yaml", "config.yml",
+}
 
 // nearFile is a file beside the default one that may have been meant.
 func (l *loader) nearFile() string {

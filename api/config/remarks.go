@@ -41,8 +41,8 @@ func (l *loader) noRoutes() Problem {
 		p.Remedy = fmt.Sprintf("is %[1]s your file? name it with --config=%[1]s, or call it %[2]s",
 			l.near, DefaultFile)
 	case l.file == "":
-		p.Remedy = "there is no " + DefaultFile + " in this folder: name yours with --config, or write one with " +
-			"onced config init"
+		p.Remedy = "there is no " + DefaultFile + " in this folder: name yours with --config, or write one " +
+			"with onced config init"
 	}
 	return p
 }
@@ -75,8 +75,8 @@ func (l *loader) remarkOutcomes(r *Route, path string) {
 		if doubtful := without(c.set, certain); len(doubtful) > 0 {
 			key := path + ".outcomes." + c.name
 			l.warnings = append(l.warnings, Problem{Origin: l.originOf(key), Key: key,
-				Text: fmt.Sprintf("has %s, which seldom means that nothing has happened: when something has, %s",
-					doubtful, c.risk),
+				Text: fmt.Sprintf("has %s, which seldom means that nothing has happened: when something "+
+					"has, %s", doubtful, c.risk),
 				Remedy: "take it out, so that a look-up decides, unless the upstream promises that"})
 		}
 	}

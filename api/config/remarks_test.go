@@ -23,13 +23,14 @@ func TestNoRoutesIsAWarning(t *testing.T) {
 		want []string // nil: no warning
 	}{
 		"no file": {Source{ReadFile: files(nil)},
-			[]string{"default: routes: has no entry", "claims API and sagas", "there is no onced.yaml", "--config"}},
+			[]string{"default: routes: has no entry", "claims API and sagas", "there is no onced.yaml",
+				"--config"}},
 		"another ending": {Source{ReadFile: files(map[string]string{"onced.yml": oneRoute})},
 			[]string{"is onced.yml your file?", "--config=onced.yml"}},
 		"empty": {Source{ReadFile: files(map[string]string{DefaultFile: ""})},
 			[]string{"onced.yaml: routes: has no entry", "routes: []"}},
-		"empty, and another": {Source{ReadFile: files(map[string]string{DefaultFile: "", "onced.yml": oneRoute})},
-			[]string{"is onced.yml your file?"}},
+		"empty, and another": {Source{ReadFile: files(map[string]string{DefaultFile: "",
+			"onced.yml": oneRoute})}, []string{"is onced.yml your file?"}},
 		"no value": {Source{ReadFile: files(map[string]string{DefaultFile: "routes:\n"})},
 			[]string{"routes: has no entry"}},
 		"named and empty": {Source{File: "x.yaml", ReadFile: files(map[string]string{"x.yaml": "",
@@ -134,7 +135,8 @@ func TestUpstreamIsNotOnced(t *testing.T) {
 		for _, key := range []string{"listen", "metrics.listen"} {
 			other := map[string]string{"listen": "metrics.listen", "metrics.listen": "listen"}[key]
 			l, err := Load(Source{Flags: map[string]string{key: c.listen, other: "127.0.0.1:1"},
-				ReadFile: files(map[string]string{DefaultFile: "routes: [{path: /a, upstream: '" + c.upstream + "'}]"})})
+				ReadFile: files(map[string]string{DefaultFile: "routes: [{path: /a, upstream: '" +
+					c.upstream + "'}]"})})
 			if same := err != nil; same != c.same {
 				t.Errorf("%s %s, upstream %s: %v %v", key, c.listen, c.upstream, l, err)
 			} else if same && !strings.Contains(err.Error(), "routes[0].upstream: ") {
@@ -153,10 +155,12 @@ func TestPathsAreSeenFromTheFile(t *testing.T) {
 	for file, want := range map[string]string{
 		"onced.yaml":     "store [defs /abs ../more] ca.pem /abs/cert.pem key.pem",
 		"sub/onced.yaml": "sub/store [sub/defs /abs more] sub/ca.pem /abs/cert.pem sub/key.pem",
-		"/etc/o/c.yaml":  "/etc/o/store [/etc/o/defs /abs /etc/more] /etc/o/ca.pem /abs/cert.pem /etc/o/key.pem",
+		"/etc/o/c.yaml": "/etc/o/store [/etc/o/defs /abs /etc/more] /etc/o/ca.pem /abs/cert.pem " +
+			"/etc/o/key.pem",
 	} {
 		dir := file[:strings.LastIndexByte("/"+file, '/')]
-		l, err := Load(Source{File: file, ReadFile: files(map[string]string{file: text, dir + "secret": "hush"})})
+		l, err := Load(Source{File: file, ReadFile: files(map[string]string{file: text,
+			dir + "secret": "hush"})})
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
@@ -166,7 +170,8 @@ func TestPathsAreSeenFromTheFile(t *testing.T) {
 			s.TLS.KeyFile); got != want {
 			t.Errorf("%s: %s, want %s", file, got, want)
 		}
-		if l.Config.Secrets["a"].Reveal() != "hush" || l.Config.Routes[0].Headers[0].Value.Reveal() != "hush" {
+		if l.Config.Secrets["a"].Reveal() != "hush" ||
+			l.Config.Routes[0].Headers[0].Value.Reveal() != "hush" {
 			t.Errorf("%s: the secrets are of another file", file)
 		}
 	}

@@ -117,7 +117,8 @@ var catalogue = []Entry{
 	{TokenReused, http.StatusConflict, "A takeover needs a fresh token",
 		"Make a new random token and claim again.", 0},
 	{NameTaken, http.StatusConflict, "The name belongs to a live token",
-		"Choose another name, or rotate or revoke the token that has it.", 0},
+		"Rotate or revoke the token that has it, or choose another name; with its principal when both are " +
+			"to share their keys.", 0},
 	{Stale, http.StatusPreconditionFailed, "It has changed since you read it",
 		"Read it again, decide anew, and send its new ETag in If-Match.", 0},
 	{TooLarge, http.StatusRequestEntityTooLarge, "The body is too large",
@@ -125,8 +126,8 @@ var catalogue = []Entry{
 	{UnsupportedMediaType, http.StatusUnsupportedMediaType, "The content type is not supported",
 		"Send Content-Type: application/json.", 0},
 	{Mismatch, http.StatusUnprocessableEntity, "The key was used for another request",
-		"Is it the same payment? Then repeat the first request byte for byte. Only a new payment gets a new " +
-			"key.", 0},
+		"Is it the same payment? Then repeat the first request byte for byte. Only a new payment gets a " +
+			"new key.", 0},
 	{Refused, http.StatusUnprocessableEntity, "This did not happen and will not",
 		"A person has decided so. A new attempt is a new payment, and needs a new key.", 0},
 	{InvalidDefinition, http.StatusUnprocessableEntity, "The definition has mistakes",
