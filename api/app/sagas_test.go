@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -179,27 +181,58 @@ func TestTheDrainOfSagasIsBounded(t *testing.T) {
 	}
 }
 
-// Who waits for a run that does not go on any more is answered before the time to
-// drain is over.
+// Who waits for a run that does not go on any more is answered with how far it is,
+// long before the time to drain is over.
 func TestAStopEndsTheWaitForRuns(t *testing.T) {
-	r := startSagas(t, options(t, "http: {drain_timeout: 10m}\n"))
-	held, ended := make(chan struct{}), make(chan error, 1)
-	h := r.app.whileSagasRun(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
-		close(held)
-		<-req.Context().Done()
-		ended <- nil
-	}))
-	req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, "/v1/runs", nil)
-	if err != nil {
-		t.Fatal(err)
+	d := saga.New("approval").Await("approve").Step("send",
+		func(context.Context, order) (order, error) { return order{}, nil }, nil)
+	r := startSagas(t, options(t, "http: {drain_timeout: 10m}\n"), d)
+	token := regexp.MustCompile(`onced_[a-z0-9]+`).FindString(r.notice.String())
+	type reply struct {
+		status int
+		body   string
+		err    error
 	}
-	req.Header.Set("Prefer", "wait=60")
-	go h.ServeHTTP(nil, req)
-	<-held
+	answered := make(chan reply, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost,
+			r.url+"/v1/runs", strings.NewReader(`{"definition":"approval","key":"a-1"}`))
+		if err != nil {
+			answered <- reply{err: err}
+			return
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Prefer", "wait=60")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			answered <- reply{err: err}
+			return
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		answered <- reply{res.StatusCode, string(text), err}
+	}()
+	for { // until it waits for its signal
+		page, _, err := r.app.parts.sagas.engine.List(t.Context(), saga.Query{Definition: "approval"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 1 && page[0].State.Steps[0].Status == machine.Waiting {
+			break
+		}
+	}
+	begin := time.Now()
 	if err := r.end(); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	got := <-answered
+	if got.err != nil || got.status != http.StatusCreated || !strings.Contains(got.body, `"state":"running"`) {
+		t.Errorf("%d %s %v", got.status, got.body, got.err)
+	}
+	if took := time.Since(begin); took > 30*time.Second { // its wait is 60 s
+		t.Errorf("the stop took %v", took)
+	}
 }
 
 // later is a clock that can be put forward.
