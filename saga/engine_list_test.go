@@ -27,6 +27,10 @@ func (s *shelf) fill(n int, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for i := range n {
 		s.plan["charge"] = [][]string{nil, nil, {"refused"}, {"dropped"}}[r.IntN(4)]
+		s.plan["order"], s.plan["undo charge"] = nil, nil
+		if r.IntN(8) == 0 {
+			s.plan["order"], s.plan["undo charge"] = []string{"refused"}, []string{"retry=1h"}
+		}
 		req := StartRequest{Definition: []string{"pay", "take"}[r.IntN(2)],
 			Principal: []string{"", "acme", "acm"}[r.IntN(3)], Key: fmt.Sprint(r.IntN(n)), Input: []byte(`{}`),
 			Labels: map[string]string{"shop": fmt.Sprint(r.IntN(3)), "n": fmt.Sprint(i)}}
@@ -87,7 +91,8 @@ func TestListsSelectByEveryIndex(t *testing.T) {
 		for _, v := range s.runs {
 			seen[v.State.Status] = true
 		}
-		if len(s.runs) < 60 || !seen[machine.Held] || !seen[machine.Compensated] || !seen[machine.Completed] {
+		if len(s.runs) < 60 || !seen[machine.Held] || !seen[machine.Compensated] || !seen[machine.Completed] ||
+			!seen[machine.Compensating] {
 			t.Fatalf("%d runs, %v", len(s.runs), seen)
 		}
 		some := func(of ...string) string { return of[r.IntN(len(of))] }
