@@ -186,6 +186,23 @@ func (b *browser) pay(id string) {
 	b.until(`document.querySelector("#orders").innerText.includes(` + quote(id+" paid charged once") + `)`)
 }
 
+// refuse has the last step of an order refused: it is undone, before one's eyes.
+func (b *browser) refuse(t *testing.T) {
+	t.Helper()
+	b.click("#switch-refuse-order")
+	b.until(`document.getElementById("switch-refuse-order").getAttribute("aria-pressed") === "true"`)
+	b.value(`document.getElementById("orderId").value = "ord_4"`)
+	b.click("form.order button")
+	b.until(`document.querySelector("#orders article").innerText.includes("ord_4 failed charged 0×")`)
+	steps := b.value(`[...document.querySelectorAll("#orders article:first-of-type .steps li")]
+		.map((li) => li.innerText.replace(/\s+/g, " ")).join(", ")`)
+	if steps != "points given back, vouchers released, charges refunded, orders refused" {
+		t.Errorf("the steps of ord_4: %v", steps)
+	}
+	b.click("#switch-refuse")
+	b.until(`document.getElementById("switch-refuse").getAttribute("aria-pressed") === "false"`)
+}
+
 // A person opens the page, breaks things and pays, and sees what happened.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
@@ -210,19 +227,7 @@ func TestPageInABrowser(t *testing.T) {
 	b.until(`document.querySelector("#orders").innerText.includes("The service was killed")`)
 	d.once(d.atRest(3), 3)
 
-	// An order that is refused at its last step is undone, before one's eyes.
-	b.click("#switch-refuse-order")
-	b.until(`document.getElementById("switch-refuse-order").getAttribute("aria-pressed") === "true"`)
-	b.value(`document.getElementById("orderId").value = "ord_4"`)
-	b.click("form.order button")
-	b.until(`document.querySelector("#orders article").innerText.includes("ord_4 failed charged 0×")`)
-	steps := b.value(`[...document.querySelectorAll("#orders article:first-of-type .steps li")]
-		.map((li) => li.innerText.replace(/\s+/g, " ")).join(", ")`)
-	if steps != "points given back, vouchers released, charges refunded, orders refused" {
-		t.Errorf("the steps of ord_4: %v", steps)
-	}
-	b.click("#switch-refuse")
-	b.until(`document.getElementById("switch-refuse").getAttribute("aria-pressed") === "false"`)
+	b.refuse(t)
 
 	// What came of a click stays in sight while the page goes on changing.
 	b.click("#switch-duplicate")

@@ -37,7 +37,8 @@ func TestDM02_ChargedTwiceAndNotAtAllIsNoProof(t *testing.T) {
 	d.stop()
 
 	appendLines(t, filepath.Join(d.data, "gateway-ledger.jsonl"),
-		`{"kind":"effect","id":"ch_99","order":"A","reference":"A.1","value":"10.00 USD","at":"2026-01-01T00:00:00Z"}`)
+		`{"kind":"effect","id":"ch_99","order":"A","reference":"A.1","value":"10.00 USD",`+
+			`"at":"2026-01-01T00:00:00Z"}`)
 	appendLines(t, filepath.Join(d.data, "shop-orders.jsonl"),
 		`{"kind":"asked","order":"B","at":"2026-01-01T00:00:00Z"}`,
 		`{"kind":"accepted","order":"B","at":"2026-01-01T00:00:00Z"}`)
@@ -199,10 +200,11 @@ func TestDM05_KilledAtEachPoint(t *testing.T) {
 			d.set("crash?at=" + point)
 			d.order("ord_A")
 			s := d.atRest(1)
-			if code, got := d.order("ord_A"); code != want || got != status { // it may have been pending before
+			if code, got := d.order("ord_A"); code != want || got != status { // it may have been pending
 				t.Errorf("checkout: %d %s, want %s", code, got, status)
 			}
-			if s.Kills[point] != 1 || s.ServiceStarts != was.ServiceStarts+1 || s.ServicePid == was.ServicePid {
+			if s.Kills[point] != 1 || s.ServiceStarts != was.ServiceStarts+1 ||
+				s.ServicePid == was.ServicePid {
 				t.Errorf("the service was not killed: %+v", s)
 			}
 			if s.Toggles["crash"] {
@@ -228,7 +230,8 @@ func TestDM05_KilledAtEachPoint(t *testing.T) {
 func TestDM05_RefusedAtEachStep(t *testing.T) {
 	t.Parallel()
 	d := start(t, t.TempDir())
-	for i, id := range []string{"nopoints", "novoucher", "declined-1", "declined-2", "declined-3", "nostock"} {
+	for i, id := range []string{"nopoints", "novoucher", "declined-1", "declined-2", "declined-3",
+		"nostock"} {
 		code, status := d.order(id)
 		if code != http.StatusPaymentRequired || status != "failed" {
 			t.Errorf("%s: %d %s", id, code, status)
@@ -262,8 +265,8 @@ func TestDM06_AThousandOrdersUnderEveryFault(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	s := proofOf(t, d)
-	if s.DistinctOrders != 1000 || s.PendingOrders != 0 || s.NeedPerson != 0 || s.MostChargesOnOneOrder != 1 ||
-		!s.Proven || !s.ZeroDoubleCharges {
+	if s.DistinctOrders != 1000 || s.PendingOrders != 0 || s.NeedPerson != 0 ||
+		s.MostChargesOnOneOrder != 1 || !s.Proven || !s.ZeroDoubleCharges {
 		t.Errorf("the proof: %+v", s)
 	}
 	if s.FailedOrders == 0 || s.PaidOrders == 0 {

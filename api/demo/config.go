@@ -129,7 +129,8 @@ type Faults struct {
 }
 
 // faultNames are what ParseFaults takes.
-var faultNames = []string{"all", "delay", "lose", "error", "refuse", "duplicate", "drop", "early", "crash", "keys"}
+var faultNames = []string{"all", "delay", "lose", "error", "refuse", "duplicate", "drop", "early", "crash",
+	"keys"}
 
 // ParseFaults reads none, or names with commas between them. The name all is every
 // fault; keys is none of them, and has to be named.

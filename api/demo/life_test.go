@@ -182,8 +182,8 @@ func TestInterruptEndsEverything(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	want := []string{"checkout.yaml", "gateway-ledger.jsonl", "loyalty-ledger.jsonl", "onced-data", "onced.log",
-		"onced.yaml", "order-ledger.jsonl", "services.port", "shop-orders.jsonl", "shop.token",
+	want := []string{"checkout.yaml", "gateway-ledger.jsonl", "loyalty-ledger.jsonl", "onced-data",
+		"onced.log", "onced.yaml", "order-ledger.jsonl", "services.port", "shop-orders.jsonl", "shop.token",
 		"voucher-ledger.jsonl"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the folder holds %v, want %v", names, want)

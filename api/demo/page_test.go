@@ -26,8 +26,10 @@ func TestPageWorksWithoutScript(t *testing.T) {
 	_, page := d.get("/")
 	for _, part := range []string{"no real money", `<noscript><p class="hint"><a href="/">Refresh</a>`,
 		"ord_A",
-		"charged once", "<span>points</span> spent", "<span>vouchers</span> redeemed", "<span>charges</span> made",
-		"<span>orders</span> made", `action="/toggle/refuse?at=loyalty&amp;to=on"`, `action="/toggle/duplicate?to=off"`, `action="/toggle/crash?to=on"`,
+		"charged once", "<span>points</span> spent", "<span>vouchers</span> redeemed",
+		"<span>charges</span> made", "<span>orders</span> made",
+		`action="/toggle/refuse?at=loyalty&amp;to=on"`,
+		`action="/toggle/duplicate?to=off"`, `action="/toggle/crash?to=on"`,
 		`action="/toggle/reset"`,
 		"Nobody was charged twice", "The customer ordered."} {
 		if !strings.Contains(page, part) {

@@ -236,7 +236,8 @@ func readAnswer(resp *http.Response) result {
 		return result{kind: declined, says: "onced undid the order: " + a.Reason + "."}
 	case "held", "stuck", "closed":
 		needs := a.State + ": " + a.Reason
-		return result{kind: needsPerson, needs: needs, last: true, says: "It waits for a person; it is " + needs}
+		return result{kind: needsPerson, needs: needs, last: true,
+			says: "It waits for a person; it is " + needs}
 	}
 	return result{kind: outcomeUnknown, after: after}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // toggleNames are the switches, in the order of the page.
-var toggleNames = []string{callee.Delay, callee.Lose, callee.Fail, callee.Refuse, callee.Duplicate, callee.Drop,
-	callee.Early, "crash", callee.Keys}
+var toggleNames = []string{callee.Delay, callee.Lose, callee.Fail, callee.Refuse, callee.Duplicate,
+	callee.Drop, callee.Early, "crash", callee.Keys}
 
 // usualAt is where a switch that each service has is turned on when nobody says.
 var usualAt = map[string]book.Service{callee.Delay: book.Charge, callee.Lose: book.Charge,

@@ -87,7 +87,8 @@ func fill(t *testing.T, w *world, orders string) {
 			}
 		}
 		if state == "failed" {
-			add(book.Loyalty, book.Entry{Kind: book.Refusal, ID: "no", Order: id, Reference: callee.Reference(id, 1)})
+			add(book.Loyalty,
+				book.Entry{Kind: book.Refusal, ID: "no", Order: id, Reference: callee.Reference(id, 1)})
 		}
 	}
 }
@@ -198,7 +199,8 @@ func TestOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWorld(t)
 		w.config.Clock = kv.ClockFunc(time.Now)
-		p := &payers{t: t, results: []result{{kind: outcomeUnknown, after: time.Second}, {kind: declined}, {kind: accepted}}}
+		p := &payers{t: t, results: []result{{kind: outcomeUnknown, after: time.Second}, {kind: declined},
+			{kind: accepted}}}
 		w.shop.payer = p
 		var clients sync.WaitGroup
 		for range 5 {
@@ -298,8 +300,8 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 }
 
 func TestParseFaults(t *testing.T) {
-	every := Faults{Delay: true, Lose: true, Error: true, Refuse: true, Duplicate: true, Drop: true, Early: true,
-		Crash: true}
+	every := Faults{Delay: true, Lose: true, Error: true, Refuse: true, Duplicate: true, Drop: true,
+		Early: true, Crash: true}
 	withKeys := every
 	withKeys.Keys = true
 	for text, want := range map[string]Faults{
@@ -338,7 +340,8 @@ func TestSwitchesOfServices(t *testing.T) {
 	} {
 		got, err := s.flip(step.name, step.to, step.at)
 		on := step.want != "" || step.name == "drop"
-		if err != nil || got.At != step.want || got.Value != on || got.Meaning == "" || s.is(step.name) != on {
+		if err != nil || got.At != step.want || got.Value != on || got.Meaning == "" ||
+			s.is(step.name) != on {
 			t.Errorf("%v: %+v, %v", step, got, err)
 		}
 	}
@@ -389,7 +392,7 @@ func TestChild(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}))
-	ask := func(method, path string, headers ...string) *httptest.ResponseRecorder {
+	ask := func(method, path string, headers ...string) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody)
 		r.Header.Set(orderHeader, "ord_A")
@@ -400,7 +403,6 @@ func TestChild(t *testing.T) {
 		if w.Code != status || w.Body.String() != body {
 			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
 		}
-		return w
 	}
 	number := 0
 	arm := func(point string) {
@@ -413,9 +415,9 @@ func TestChild(t *testing.T) {
 	}
 	const callback = callbacksPath + "token"
 	arm(afterOutcome)
-	ask(http.MethodPost, runsPath) // 503 tells no outcome
+	ask(http.MethodPost, runsPath) // 503 tells no outcome, nor does this:
 	status, body = http.StatusCreated, `{"id":"r","state":"running","steps":[{"state":"done"}]}`
-	ask(http.MethodPost, runsPath) // nor does this
+	ask(http.MethodPost, runsPath)
 	body = `{"id":"r","state":"compensated"}`
 	ask(http.MethodGet, runsPath)
 	ask(http.MethodPost, callback)
@@ -438,7 +440,6 @@ func TestChild(t *testing.T) {
 	go ask(http.MethodPost, callback)
 	expect("at " + afterCallback + " ord_A")
 	arm("")
-	ask(http.MethodPost, callback)
 	_ = parent.Close()
 	exitsWell(t, exited)
 }

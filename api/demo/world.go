@@ -129,12 +129,8 @@ func (w *world) startService(client *http.Client, base string, mux *http.ServeMu
 	if err != nil {
 		return err
 	}
-	text, err := serviceConfig(data, base)
-	if err != nil {
-		return err
-	}
 	file := filepath.Join(data, configFile)
-	for name, content := range map[string][]byte{file: text,
+	for name, content := range map[string][]byte{file: serviceConfig(data, base),
 		filepath.Join(data, definitionFile): definition(base),
 		filepath.Join(data, logFile):        nil, // each start of the demo begins its log anew
 	} {
@@ -163,9 +159,9 @@ func (w *world) startService(client *http.Client, base string, mux *http.ServeMu
 }
 
 // serviceConfig is what the child runs with: an ordinary configuration.
-func serviceConfig(data, base string) ([]byte, error) {
-	quoted := func(name string) string {
-		text, _ := json.Marshal(filepath.Join(data, name)) //nolint:errchkjson // a string; and JSON texts are YAML too
+func serviceConfig(data, base string) []byte {
+	quoted := func(name string) string { // JSON texts are YAML too
+		text, _ := json.Marshal(filepath.Join(data, name)) //nolint:errchkjson // a string
 		return string(text)
 	}
 	return fmt.Appendf(nil, `# written by onced demo at each start
@@ -175,9 +171,10 @@ data: %s
 log:
   level: warn
   format: text
+routes: []
 sagas:
   definitions: [%s]
-`, base, quoted(serviceDir), quoted(definitionFile)), nil
+`, base, quoted(serviceDir), quoted(definitionFile))
 }
 
 // tellKilled tells the story of a kill to the order that was at the point, and to

@@ -72,7 +72,8 @@ func TestLedgerSurvivesItsProcess(t *testing.T) {
 	}
 	at := time.Unix(5, 0).UTC()
 	entries := []Entry{
-		{Kind: Effect, ID: l.NextID("ch"), Order: "A", Reference: "A.1", Value: "10.00 USD", Key: "k1", At: at},
+		{Kind: Effect, ID: l.NextID("ch"), Order: "A", Reference: "A.1", Value: "10.00 USD", Key: "k1",
+			At: at},
 		{Kind: Told, ID: "ch_1", Order: "A", Reference: "A.1", At: at},
 		{Kind: Undo, ID: l.NextID("re"), Order: "A", Reference: "A.1", Of: "ch_1", Key: "k2", At: at},
 		{Kind: Refusal, ID: "r", Order: "B", Reference: "B.1", Key: "k1", At: at},

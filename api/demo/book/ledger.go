@@ -105,7 +105,8 @@ func Read(name string) (*Ledger, error) {
 }
 
 func empty() *Ledger {
-	return &Ledger{byRef: map[string]*Account{}, byOrder: map[string]*Account{}, byKey: map[string]Entry{}, told: map[string]bool{}}
+	return &Ledger{byRef: map[string]*Account{}, byOrder: map[string]*Account{}, byKey: map[string]Entry{},
+		told: map[string]bool{}}
 }
 
 // read takes a line of the file.

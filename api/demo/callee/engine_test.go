@@ -135,7 +135,8 @@ func (m *market) definition() *saga.Definition {
 	return saga.New("checkout").
 		Step("loyalty", act(callee.SpendPath), undo(callee.ReturnPath),
 			with(saga.Repeatable(time.Hour), saga.UndoWhenAbsent())...).
-		Step("voucher", act(callee.RedeemPath), undo(callee.ReleasePath), with(check(callee.RedemptionsPath))...).
+		Step("voucher", act(callee.RedeemPath), undo(callee.ReleasePath),
+			with(check(callee.RedemptionsPath))...).
 		Step("charge", act(callee.ChargesPath), undo(callee.RefundsPath),
 			with(check(callee.ChargesPath), saga.AwaitFor(2500*time.Millisecond))...).
 		Step("order", act(callee.OrdersPath), nil, with(check(callee.OrdersPath), saga.Repeatable(time.Hour),
@@ -152,9 +153,9 @@ func (m *market) post(ctx context.Context, path string, in input) (out output, e
 	if err != nil {
 		return out, err
 	}
-	body, err := json.Marshal(callee.Request{Order: in.Order, Reference: callee.Reference(in.Order, int(c.Round)),
-		Points: 100, Voucher: "TENOFF", Amount: amount, Charge: m.chargeOf(in.Order),
-		CallbackURL: m.base + "/signal/" + c.Run})
+	body, err := json.Marshal(callee.Request{Order: in.Order,
+		Reference: callee.Reference(in.Order, int(c.Round)), Points: 100, Voucher: "TENOFF", Amount: amount,
+		Charge: m.chargeOf(in.Order), CallbackURL: m.base + "/signal/" + c.Run})
 	if err != nil {
 		return out, err
 	}
@@ -255,7 +256,8 @@ func (m *market) place(order string) proof.Order {
 func (m *market) placeAll(names []string) proof.Proof {
 	m.t.Helper()
 	f := proof.Facts{Orders: make([]proof.Order, len(names)), Books: proof.Books{}, Now: time.Unix(0, 0),
-		Values: map[book.Service]string{book.Loyalty: "100", book.Voucher: "TENOFF", book.Charge: "10.00 USD"}}
+		Values: map[book.Service]string{book.Loyalty: "100", book.Voucher: "TENOFF",
+			book.Charge: "10.00 USD"}}
 	var clients sync.WaitGroup
 	for i, name := range names {
 		clients.Go(func() { f.Orders[i] = m.place(name) })
@@ -292,7 +294,8 @@ func TestEveryFaultWithAnEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := open(t, 7, faults)
-			p := m.placeAll(append(names(200), "nopoints", "novoucher", "declined-1", "declined-2", "nostock"))
+			p := m.placeAll(append(names(200), "nopoints", "novoucher", "declined-1", "declined-2",
+				"nostock"))
 			if !p.Proven || p.NeedPerson > 0 || p.Paid == 0 || p.Failed < 5 {
 				t.Errorf("%+v\n%v", p, m.tells)
 			}

@@ -60,8 +60,8 @@ func (g *gateway) charge(o *op) (reply, error) {
 	if no {
 		e = o.entry(book.Refusal, "dec")
 	}
-	accepted := reply{status: http.StatusAccepted, point: After + AcceptPoint, Answer: Answer{ID: e.ID, Status: StatusPending,
-		Reference: o.Reference}}
+	accepted := reply{status: http.StatusAccepted, point: After + AcceptPoint,
+		Answer: Answer{ID: e.ID, Status: StatusPending, Reference: o.Reference}}
 	g.mu.Lock()
 	if id := g.byKey[o.key]; id != "" {
 		g.mu.Unlock()

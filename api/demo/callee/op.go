@@ -111,7 +111,7 @@ func (s *service) take(w http.ResponseWriter, o *op) {
 	answerAt := o.arrived.Add(s.Plan.between("answer", o.Reference, answerFrom, answerTo))
 	switch o.how {
 	case lost:
-		s.Tell(o.Order, fmt.Sprintf("The call to %s was lost: nothing happened there, and no answer came.", s.title()))
+		s.Tell(o.Order, "The call to "+s.title()+" was lost: nothing happened there, and no answer came.")
 		s.until(answerAt)
 		panic(http.ErrAbortHandler)
 	case belated:
@@ -137,7 +137,8 @@ func (s *service) take(w http.ResponseWriter, o *op) {
 		panic(http.ErrAbortHandler)
 	case failed:
 		s.Tell(o.Order, title(s.title())+" did it, and answered 500 all the same.")
-		writeJSON(w, http.StatusInternalServerError, Answer{Status: StatusFailed, Error: "it broke afterwards"})
+		writeJSON(w, http.StatusInternalServerError,
+			Answer{Status: StatusFailed, Error: "it broke afterwards"})
 		return
 	case prompt, lost:
 	}
@@ -271,14 +272,16 @@ func (s *service) lookUp(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, Answer{ID: a.Effects[0].ID, Status: StatusDone, Reference: reference})
 	case a.Refused || len(a.Undos) > 0:
 		s.Tell(order, "It was looked up at "+s.title()+": refused.")
-		writeJSON(w, http.StatusOK, Answer{Status: StatusFailed, Reference: reference, Error: refusals[s.name]})
+		writeJSON(w, http.StatusOK,
+			Answer{Status: StatusFailed, Reference: reference, Error: refusals[s.name]})
 	default:
 		e := book.Entry{Kind: book.Absent, ID: "none", Order: order, Reference: reference, At: s.Clock.Now()}
 		if err := s.ledger.Add(e); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 		s.Tell(order, "It was looked up at "+s.title()+", which knew of nothing yet.")
-		writeJSON(w, http.StatusNotFound, Answer{Status: statusNone, Error: "there is nothing for this reference"})
+		writeJSON(w, http.StatusNotFound,
+			Answer{Status: statusNone, Error: "there is nothing for this reference"})
 	}
 }
 

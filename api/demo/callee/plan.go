@@ -25,8 +25,12 @@ func NewPlan(seed uint64, load bool) Plan {
 		return Plan{seed: seed, delay: 6, lose: 5, fail: 5, duplicate: 30, drop: 12, early: 20,
 			refuse: map[book.Service]uint64{book.Loyalty: 1, book.Voucher: 1, book.Charge: 3, book.Order: 3}}
 	}
-	return Plan{seed: seed, delay: 100, lose: 100, fail: 100, duplicate: 100, drop: 100, early: 100,
-		refuse: map[book.Service]uint64{book.Loyalty: 100, book.Voucher: 100, book.Charge: 100, book.Order: 100}}
+	p := Plan{seed: seed, delay: 100, lose: 100, fail: 100, duplicate: 100, drop: 100, early: 100,
+		refuse: map[book.Service]uint64{}}
+	for _, s := range book.Services() {
+		p.refuse[s] = 100
+	}
+	return p
 }
 
 // roll returns a number below n that looks random.

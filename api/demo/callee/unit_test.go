@@ -45,7 +45,8 @@ func TestPlan(t *testing.T) {
 	const n = 10_000
 	s := &service{name: book.Charge}
 	for i := range n {
-		o := &op{service: s, name: "charge", Request: Request{Order: fmt.Sprint(i), Reference: Reference(fmt.Sprint(i), 1)}}
+		o := &op{service: s, name: "charge",
+			Request: Request{Order: fmt.Sprint(i), Reference: Reference(fmt.Sprint(i), 1)}}
 		how := a.manner(o, 1, anyFault)
 		if how != same.manner(o, 1, anyFault) || a.copies(o.Reference) != same.copies(o.Reference) ||
 			a.drops(o.Reference) != same.drops(o.Reference) ||
@@ -162,8 +163,9 @@ func (k *kit) call(path, order, key string) (status int, a Answer) {
 }
 
 func (k *kit) get(path, order string) (status int, a Answer) {
-	return k.serve(httptest.NewRecorder(), httptest.NewRequestWithContext(context.Background(), http.MethodGet,
-		path+"/"+order+".1", http.NoBody))
+	path += "/" + Reference(order, 1)
+	return k.serve(httptest.NewRecorder(),
+		httptest.NewRequestWithContext(context.Background(), http.MethodGet, path, http.NoBody))
 }
 
 func (k *kit) serve(w *httptest.ResponseRecorder, r *http.Request) (status int, a Answer) {
@@ -347,14 +349,16 @@ func TestLookUpOfACharge(t *testing.T) {
 		if status, _ := k.get(ChargesPath, "A"); status != http.StatusNotFound {
 			t.Errorf("before: %d", status)
 		}
-		if status, a := k.call(ChargesPath, "A", ""); status != http.StatusAccepted || a.Status != StatusPending {
+		status, a := k.call(ChargesPath, "A", "")
+		if status != http.StatusAccepted || a.Status != StatusPending {
 			t.Errorf("%d %+v", status, a)
 		}
 		if status, a := k.get(ChargesPath, "A"); status != http.StatusOK || a.Status != StatusPending {
 			t.Errorf("meanwhile: %d %+v", status, a)
 		}
 		k.Wait()
-		if status, a := k.get(ChargesPath, "A"); status != http.StatusOK || a.Status != StatusDone || a.ID == "" {
+		status, a = k.get(ChargesPath, "A")
+		if status != http.StatusOK || a.Status != StatusDone || a.ID == "" {
 			t.Errorf("after: %d %+v", status, a)
 		}
 	})
@@ -453,7 +457,8 @@ func TestCrashPoints(t *testing.T) {
 		if n, _ := k.settled(c.s, "A"); n != c.want {
 			t.Errorf("%s: %d effects, want %d", c.point, n, c.want)
 		}
-		if undone := len(k.ledgers[c.s].OfOrder("A").Undos); undone != strings.Count(c.point, After+UndoPoint) {
+		undone := len(k.ledgers[c.s].OfOrder("A").Undos)
+		if undone != strings.Count(c.point, After+UndoPoint) {
 			t.Errorf("%s: %d undos", c.point, undone)
 		}
 	}
@@ -490,8 +495,8 @@ func listen(t *testing.T, answer func(n int) int) (url string, got func() []Answ
 
 func (k *kit) charge(t *testing.T, order, callback string) (status int) {
 	t.Helper()
-	body := fmt.Sprintf(`{"order":%q,"reference":%q,"amount":{"amount":"10.00","asset":"USD"},"callback_url":%q}`,
-		order, order+".1", callback)
+	body := fmt.Sprintf(`{"order":%q,"reference":%q,"callback_url":%q,`+
+		`"amount":{"amount":"10.00","asset":"USD"}}`, order, order+".1", callback)
 	status, _ = k.serve(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost,
 		ChargesPath, strings.NewReader(body)))
 	return status
@@ -509,7 +514,9 @@ func TestCallbacks(t *testing.T) {
 		{"once", nil, ok, 1, 1},
 		{"often", []string{Duplicate}, ok, 3, 5},
 		{"never", []string{Drop}, ok, 0, 0},
-		{"until it is taken", nil, func(n int) int { return map[bool]int{true: 503, false: 200}[n < 3] }, 3, 3},
+		{"until it is taken", nil, func(n int) int {
+			return map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusOK}[n < 3]
+		}, 3, 3},
 	} {
 		k := newKit(t, kv.SystemClock(), c.faults...)
 		url, got := listen(t, c.answer)

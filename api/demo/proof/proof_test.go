@@ -13,7 +13,8 @@ import (
 
 var testNow = time.Unix(1_700_000_000, 0)
 
-var testValues = map[book.Service]string{book.Loyalty: "100", book.Voucher: "TENOFF", book.Charge: "10.00 USD"}
+var testValues = map[book.Service]string{book.Loyalty: "100", book.Voucher: "TENOFF",
+	book.Charge: "10.00 USD"}
 
 // good is a world in which everything is as it should be: A was paid; B was refused
 // by the order service, and all before it was taken back; C was refused at once; D was
@@ -73,7 +74,8 @@ func rest() Facts {
 
 func TestGoodWorldIsProven(t *testing.T) {
 	p := Of(rest())
-	if !p.Proven || !p.ZeroDoubleCharges || len(p.Wrong) > 0 || p.Paid != 2 || p.Failed != 2 || p.Pending != 0 {
+	if !p.Proven || !p.ZeroDoubleCharges || len(p.Wrong) > 0 ||
+		p.Paid != 2 || p.Failed != 2 || p.Pending != 0 {
 		t.Errorf("%+v", p)
 	}
 	if want := (Sums{Effects: 4, Undone: 2, Standing: 2, Most: 1}); p.Ledgers[book.Charge] != want {
@@ -207,7 +209,8 @@ func harms() []harm {
 	return append(all,
 		harm{"order of another charge", change(book.Order, book.Effect, "A.1", other), wrongCharge, "A"},
 		harm{"order of a charge of another's",
-			change(book.Order, book.Effect, "A.1", func(e *book.Entry) { e.Value = "charge_D.2" }), wrongCharge, "A"},
+			change(book.Order, book.Effect, "A.1", func(e *book.Entry) { e.Value = "charge_D.2" }),
+			wrongCharge, "A"},
 		harm{"order of a charge that was refunded", change(book.Order, book.Effect, "D.2",
 			func(e *book.Entry) { e.Value = "charge_D.1" }), wrongCharge, "D"},
 		harm{"failed for nothing", drop(book.Loyalty, book.Refusal, "C.1"), noReason, "C"},
@@ -333,8 +336,8 @@ func TestNamesAreBounded(t *testing.T) {
 	f := rest()
 	for i := range 3 * shown {
 		f.Orders = append(f.Orders, Order{ID: fmt.Sprint(i), State: Paid},
-			Order{ID: fmt.Sprint("u", i), State: Pending, Unknown: testNow.Add(-time.Duration(i) * time.Second),
-				Needs: "stuck"})
+			Order{ID: fmt.Sprint("u", i), State: Pending, Needs: "stuck",
+				Unknown: testNow.Add(-time.Duration(i) * time.Second)})
 	}
 	p := Of(f)
 	if len(p.Wrong) != shown || len(p.OldUnknowns) != shown || len(p.People) != shown ||
