@@ -47,6 +47,6 @@ func (p Proof) verdict(orders int) error {
 	return fmt.Errorf("%w: effects that happened twice: %d, taken back too often: %d, "+
 		"missing of paid orders: %d, left of failed ones: %d, of no order: %d, of a wrong value: %d, "+
 		"orders of another charge: %d, failed for nothing: %d; most charges on one order: %d",
-		ErrProof, f.Twice, f.UndoneTwice, f.Missing, f.Left, f.NoOrder, f.WrongValue, f.WrongCharge, f.NoReason,
-		p.MostCharges)
+		ErrProof, f.Twice, f.UndoneTwice, f.Missing, f.Left, f.NoOrder, f.WrongValue, f.WrongCharge,
+		f.NoReason, p.MostCharges)
 }
