@@ -211,8 +211,8 @@ func (s *Server) askedAt(ctx context.Context, id claim.ID, text *string) (time.T
 		return bad("it is not an instant as in RFC 3339, for example 2026-01-31T12:00:00.000Z")
 	}
 	if at.After(s.deps.Clock.Now()) {
-		return bad("it is in the future; the clock of onced counts: leave it out, or take updated_at as the claim " +
-			"had it when you took it over")
+		return bad("it is in the future; the clock of onced counts: leave it out, or take updated_at as " +
+			"the claim had it when you took it over")
 	}
 	cl, ok, err := s.deps.Book.Get(ctx, id)
 	if err != nil {

@@ -43,7 +43,8 @@ func TestAskedAtIsChecked(t *testing.T) {
 	r := newRig(t)
 	r.clock.add(1234567 * time.Nanosecond) // more than an answer shows
 	path, _ := r.unknownClaim("k")
-	taken := r.ask("acme", "POST /v1/claims", claimBody("k", "take_over", true, "token", tokenB)).want(t, 200, "")
+	taken := r.ask("acme", "POST /v1/claims", claimBody("k", "take_over", true, "token", tokenB)).
+		want(t, 200, "")
 	created := taken.at("claim").(map[string]any)["created_at"].(string)
 	r.clock.add(5 * time.Second)
 	made, err := time.Parse(time.RFC3339, created)

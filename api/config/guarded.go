@@ -18,8 +18,8 @@ func (l *loader) guarded(c *Config) {
 			continue
 		}
 		l.wrong("http.max_guarded_bytes", Problem{Value: c.HTTP.MaxGuardedBytes.String(),
-			Text: fmt.Sprintf("has no room for one request of %s, which is %s, and %s for its answer", where, body,
-				ResponseRoom), Remedy: "raise it, or shorten " + where})
+			Text: fmt.Sprintf("has no room for one request of %s, which is %s, and %s for its answer",
+				where, body, ResponseRoom), Remedy: "raise it, or shorten " + where})
 		return
 	}
 }

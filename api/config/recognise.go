@@ -88,8 +88,8 @@ func (l *loader) catchAll(path string, m named, before []named) {
 		}
 		for status := 200; status <= 599; status++ {
 			if m.Status.Has(status) && b.Status.Has(status) {
-				l.wrong(path+"."+m.name, Problem{Text: fmt.Sprintf("takes every answer with %d that %s does not: "+
-					"one that is pending too", status, b.name),
+				l.wrong(path+"."+m.name, Problem{Text: fmt.Sprintf("takes every answer with %d that %s does "+
+					"not: one that is pending too", status, b.name),
 					Remedy: "name the field that tells it, for example field: data, is: empty"})
 				return
 			}
@@ -108,8 +108,8 @@ func (l *loader) replyField(c *Check, path string) {
 		l.wrong(path, Problem{Value: c.ReplyField, Text: "is in the body, and an answer to HEAD has none",
 			Remedy: "use method: GET"})
 	case !c.Done.Set() && !c.Refused.Set():
-		l.wrong(path, Problem{Value: c.ReplyField, Text: "is of no use: only what done and refused recognise " +
-			"is stored", Remedy: "remove it"})
+		l.wrong(path, Problem{Value: c.ReplyField, Text: "is of no use: only what done and refused " +
+			"recognise is stored", Remedy: "remove it"})
 	}
 	list, ok := listOf(c.ReplyField)
 	if !ok {

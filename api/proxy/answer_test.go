@@ -58,25 +58,30 @@ func TestIK08_SeveralAttempts(t *testing.T) {
 		status int
 		part   string
 	}{
-		`{"data":[{"status":"succeeded","n":1}]}`:                         {201, `{"status":"succeeded","n":1}`},
-		`{"data":[{"status":"failed"},{"n":  2,"status":"succeeded"}]}`:   {201, `{"n":  2,"status":"succeeded"}`},
-		`{"data":[{"status":"pending"},{"status":"succeeded","n":3},{}]}`: {201, `{"status":"succeeded","n":3}`},
-		`{"data":[{"status":"failed","n":4}]}`:                            {422, `{"status":"failed","n":4}`},
-		`{"data":[{"status":"expired","n":5},{"status":"failed"}]}`:       {422, `{"status":"expired","n":5}`},
-		`{"data":[{"status":"failed"},{"status":"pending"}]}`:             {409, "outcome_unknown"},
-		`{"data":[{"status":"failed"},{}]}`:                               {409, "outcome_unknown"},
-		`{"data":[{"status":"failed"},null]}`:                             {409, "outcome_unknown"},
-		`{"data":[{"status":"pending"}]}`:                                 {409, "outcome_unknown"},
-		`{"data":{"status":"succeeded"}}`:                                 {409, "outcome_unknown"},
-		`{"data":[{"status":["succeeded"]}]}`:                             {409, "outcome_unknown"},
-		`{"data":null}`:                                                   {409, "outcome_unknown"},
-		`{"data":{}}`:                                                     {409, "outcome_unknown"},
-		`{"data":""}`:                                                     {409, "outcome_unknown"},
-		`{"error":"slow down"}`:                                           {409, "outcome_unknown"},
-		`{"data":[]`:                                                      {409, "outcome_unknown"},
-		`{"data":[]} {}`:                                                  {409, "outcome_unknown"},
-		``:                                                                {409, "outcome_unknown"},
-		` {"data": [ ] } `:                                                {201, "sent again"},
+		`{"data":[{"status":"succeeded","n":1}]}`: {
+			201, `{"status":"succeeded","n":1}`},
+		`{"data":[{"status":"failed"},{"n":  2,"status":"succeeded"}]}`: {
+			201, `{"n":  2,"status":"succeeded"}`},
+		`{"data":[{"status":"pending"},{"status":"succeeded","n":3},{}]}`: {
+			201, `{"status":"succeeded","n":3}`},
+		`{"data":[{"status":"failed","n":4}]}`: {
+			422, `{"status":"failed","n":4}`},
+		`{"data":[{"status":"expired","n":5},{"status":"failed"}]}`: {
+			422, `{"status":"expired","n":5}`},
+		`{"data":[{"status":"failed"},{"status":"pending"}]}`: {409, "outcome_unknown"},
+		`{"data":[{"status":"failed"},{}]}`:                   {409, "outcome_unknown"},
+		`{"data":[{"status":"failed"},null]}`:                 {409, "outcome_unknown"},
+		`{"data":[{"status":"pending"}]}`:                     {409, "outcome_unknown"},
+		`{"data":{"status":"succeeded"}}`:                     {409, "outcome_unknown"},
+		`{"data":[{"status":["succeeded"]}]}`:                 {409, "outcome_unknown"},
+		`{"data":null}`:                                       {409, "outcome_unknown"},
+		`{"data":{}}`:                                         {409, "outcome_unknown"},
+		`{"data":""}`:                                         {409, "outcome_unknown"},
+		`{"error":"slow down"}`:                               {409, "outcome_unknown"},
+		`{"data":[]`:                                          {409, "outcome_unknown"},
+		`{"data":[]} {}`:                                      {409, "outcome_unknown"},
+		``:                                                    {409, "outcome_unknown"},
+		` {"data": [ ] } `:                                    {201, "sent again"},
 	} {
 		s, _ := searched(t, attempts, body)
 		resp, got := s.pay()

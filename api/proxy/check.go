@@ -65,7 +65,8 @@ func (rt *route) recognise(
 	if _, ok := a.matches(c.Absent, every); ok {
 		return nil, false, nil
 	}
-	var err error = &lookUpError{fmt.Sprintf("an answer with %d that neither done, refused nor absent recognises", a.status)}
+	var err error = &lookUpError{fmt.Sprintf("an answer with %d that neither done, refused nor absent "+
+		"recognises", a.status)}
 	if after > 0 {
 		err = saga.RetryAfter(after, err)
 	}

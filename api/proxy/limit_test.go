@@ -45,7 +45,8 @@ func TestRoomForAnswers(t *testing.T) {
 			{keep - 1, 1 << 30, true}, {keep, 1 << 30, true}, {keep + 1, 1 << 30, false},
 			{3 * keep, 1 << 30, false},
 			{60 << 10, 1<<20 + 64<<10, true},
-			{keep, 1<<20 + 64<<10, true}, {keep, 128 << 10, false}, {idemhttp.ResponseRoom - 1, 128 << 10, true},
+			{keep, 1<<20 + 64<<10, true}, {keep, 128 << 10, false},
+			{idemhttp.ResponseRoom - 1, 128 << 10, true},
 			{idemhttp.ResponseRoom + 8<<10, 70 << 10, false},
 		} {
 			body := bytes.Repeat([]byte("0123456789abcde\n"), c.size/16+1)[:c.size]
@@ -62,7 +63,8 @@ func TestRoomForAnswers(t *testing.T) {
 			if resp.StatusCode != 201 || got != string(body) {
 				t.Errorf("%s %+v: %d with %d bytes", form, c, resp.StatusCode, len(got))
 			}
-			for n, _ := l.InUse(); n > 0; n, _ = l.InUse() { // the client has all before the handler has ended
+			// The client has all before the handler has ended.
+			for n, _ := l.InUse(); n > 0; n, _ = l.InUse() {
 				runtime.Gosched()
 			}
 			resp, got = s.pay()

@@ -748,6 +748,35 @@ func TestIK21_AfterTheRetention(t *testing.T) {
 	want(t, reply{resp, body}, 409, `"outcome_unknown"`, false)
 }
 
+// 202 is done unless the route says otherwise; unknown, it is settled as all else.
+func TestIK13_AcceptedIsForTheRouteToSay(t *testing.T) {
+	accepts := func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n == 1 {
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, "accepted")
+		}
+		return n == 1
+	}
+	g := newGateway(t)
+	g.answer = accepts
+	s := newSetup(t, repeatable, g.URL)
+	s.pays(202, "accepted", false)
+	s.pays(202, "accepted", true)
+	g.oneKey(t, 1)
+
+	g = newGateway(t)
+	g.answer, g.honoursKeys = accepts, true
+	s = newSetup(t, repeatable+"  outcomes: {unknown: [202]}\n", g.URL)
+	resp, body := s.pay()
+	want(t, reply{resp, body}, 202, "accepted", false)
+	if resp.Header.Get("Idempotency-Outcome") != "unknown" {
+		t.Errorf("%v", resp.Header)
+	}
+	s.pays(201, `{"charges":1}`, false)
+	s.pays(201, `{"charges":1}`, true)
+	g.oneKey(t, 2)
+}
+
 // inFlight closes seen when that many answers were in_flight.
 type inFlight struct {
 	left atomic.Int64

@@ -144,15 +144,29 @@ func (d *decoder) count(limit int) int {
 	return int(n)
 }
 
-func (d *decoder) text() string {
+func (d *decoder) text() string { return string(d.bytes()) }
+
+// name is text for names, most of which need no memory.
+func (d *decoder) name() string {
+	b := d.bytes()
+	switch string(b) {
+	case "Content-Type":
+		return "Content-Type"
+	case "Location":
+		return "Location"
+	}
+	return string(b)
+}
+
+func (d *decoder) bytes() []byte {
 	n := d.count(len(d.rest))
 	if n > len(d.rest) {
 		d.fail(errTruncated)
-		return ""
+		return nil
 	}
-	s := string(d.rest[:n])
+	b := d.rest[:n]
 	d.rest = d.rest[n:]
-	return s
+	return b
 }
 
 func (d *decoder) header() http.Header {
@@ -162,7 +176,7 @@ func (d *decoder) header() http.Header {
 	}
 	h, values := make(http.Header, min(n, 16)), make([]string, 0, min(n, 16))
 	for range n {
-		name, value := d.text(), d.text()
+		name, value := d.name(), d.text()
 		if d.err == nil && (!isToken(name) || !isValue(value) ||
 			textproto.CanonicalMIMEHeaderKey(name) != name) {
 			d.fail(fmt.Errorf("idemhttp: a stored response has a header that HTTP does not allow"))

@@ -148,8 +148,8 @@ func (c *Config) problem(claims *claim.Book) (field, problem string) {
 	case c.BodyTime < 0:
 		return "BodyTime", fmt.Sprintf("must not be negative, it is %v", c.BodyTime)
 	case c.Limit != nil && (c.Limit.maxRequests < 1 || c.Limit.maxBytes < c.MaxBody+ResponseRoom):
-		return "Limit", fmt.Sprintf("is %d requests and %d bytes; no request with a body of MaxBody, %d, and "+
-			"%d for its response would ever be taken: raise it", c.Limit.maxRequests, c.Limit.maxBytes,
+		return "Limit", fmt.Sprintf("is %d requests and %d bytes; no request with a body of MaxBody, %d, "+
+			"and %d for its response would ever be taken: raise it", c.Limit.maxRequests, c.Limit.maxBytes,
 			c.MaxBody, ResponseRoom)
 	case c.MaxResponse < 0:
 		return "MaxResponse", fmt.Sprintf("must not be negative, it is %d", c.MaxResponse)

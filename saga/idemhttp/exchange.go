@@ -108,7 +108,8 @@ func newDeadlines() *sync.Pool {
 // fire lets reads fail by a deadline in the past: that needs no clock.
 func (d *deadline) fire() {
 	defer close(d.fired)
-	_ = http.NewResponseController(d.w).SetReadDeadline(time.Unix(1, 0)) // a server that cannot has its own limit
+	conn := http.NewResponseController(d.w)
+	_ = conn.SetReadDeadline(time.Unix(1, 0)) // a server that cannot has its own limit
 }
 
 // bound lets reads of the connection fail after BodyTime, until unbound is called.

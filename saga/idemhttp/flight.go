@@ -198,13 +198,15 @@ func (h *Handler) do(ctx context.Context, x *Exchange) (saga.Result[*stored], er
 	}
 	res, err := h.op.Do(ctx, x)
 	if a := x.offered; a != nil {
-		if _, free := err.(*saga.NotDoneError); free { //nolint:errorlint // what Do returns itself
+		//nolint:errorlint // what Do returns itself; it may hold another
+		if _, free := err.(*saga.NotDoneError); free {
 			x.flight.prove(a)
 		} else {
 			x.flight.withdraw(a)
 		}
 	}
-	if _, doubt := err.(*saga.UnknownError); !doubt && errors.Is(err, errShared) { //nolint:errorlint // as above
+	//nolint:errorlint // as above
+	if _, doubt := err.(*saga.UnknownError); !doubt && errors.Is(err, errShared) {
 		x.shared = x.flight.answer(true)
 	}
 	return res, err
@@ -239,8 +241,8 @@ func (x *Exchange) offer(resp *Response, p *Problem) {
 func (a *notDone) answer() (*Response, *Problem) {
 	if a.resp != nil && a.resp.Omitted {
 		return nil, &Problem{Code: CodeInFlight, Status: a.resp.Status, RetryAfter: max(leastPause,
-			retryAfter(a.resp.Header)), Detail: "an equal request was answered with this status, and did not " +
-			"happen; send it again with the same key"}
+			retryAfter(a.resp.Header)), Detail: "an equal request was answered with this status, and did " +
+			"not happen; send it again with the same key"}
 	}
 	return a.resp, a.problem
 }

@@ -31,7 +31,9 @@ func inUse(t *testing.T, l *Limit, requests int, bytes int64) {
 func TestBusyClaimsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room = DefaultMaxBody + ResponseRoom
-		for name, limit := range map[string]*Limit{"requests": NewLimit(2, 1<<40), "bytes": NewLimit(100, room+100)} {
+		for name, limit := range map[string]*Limit{
+			"requests": NewLimit(2, 1<<40), "bytes": NewLimit(100, room+100),
+		} {
 			var c counter
 			var told atomic.Int64
 			book, release := newBook(t), make(chan struct{})
@@ -148,7 +150,9 @@ func TestRoomForAResponse(t *testing.T) {
 		t.Error("without a limit there is always room")
 	}
 	x.room, _ = l.enter(10)
-	for n, ok := range map[int]bool{0: true, ResponseRoom: true, 3*ResponseRoom - 10: true, 3*ResponseRoom - 9: false} {
+	for n, ok := range map[int]bool{
+		0: true, ResponseRoom: true, 3*ResponseRoom - 10: true, 3*ResponseRoom - 9: false,
+	} {
 		if x.Room(n) != ok {
 			t.Errorf("room for %d is %v", n, !ok)
 		}
