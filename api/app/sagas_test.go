@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"onced/api"
 	"onced/kv"
 	"onced/saga"
 	"onced/saga/machine"
@@ -232,6 +233,44 @@ func TestAStopEndsTheWaitForRuns(t *testing.T) {
 	}
 	if took := time.Since(begin); took > 30*time.Second { // its wait is 60 s
 		t.Errorf("the stop took %v", took)
+	}
+}
+
+// What came by the API is there after a restart, each version of it.
+func TestDefinitionsOfTheStoreAreKnownAtTheNextStart(t *testing.T) {
+	o := options(t, "")
+	r := startSagas(t, o)
+	put := func(text string) {
+		t.Helper()
+		d := documents{book: r.app.parts.sagas.book, app: r.app}
+		if _, isNew, err := d.Put(t.Context(), api.NewDefinition{Source: []byte(text)}); err != nil || !isNew {
+			t.Fatalf("%v %v", isNew, err)
+		}
+	}
+	put("name: hello\nsteps:\n- name: word\n  await: {for: 24h}\n  nothing_to_undo: true\n")
+	engine := r.app.parts.sagas.engine
+	started, err := engine.StartRun(t.Context(), saga.StartRequest{Definition: "hello", Key: "h-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("name: hello\nsteps:\n- name: answer\n  await: {for: 24h}\n  nothing_to_undo: true\n")
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+
+	engine = startSagas(t, o).app.parts.sagas.engine
+	if err := engine.Signal(t.Context(), saga.Signal{Run: started.Run, Step: "word"}); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := engine.Wait(t.Context(), started.Run); err != nil || v.Version != "1" {
+		t.Errorf("the run of version 1 is %+v: %v", v.State, err)
+	}
+	started, err = engine.StartRun(t.Context(), saga.StartRequest{Definition: "hello", Key: "h-2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := engine.Get(t.Context(), started.Run); err != nil || v.Version != "2" {
+		t.Errorf("a new run is of version %s: %v", v.Version, err)
 	}
 }
 

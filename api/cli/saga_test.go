@@ -188,6 +188,9 @@ func TestSagaCommands(t *testing.T) {
 		}
 	}
 
+	c.answers("/points", http.StatusServiceUnavailable, http.StatusCreated) // and later it goes on by itself
+	s.cli("saga", "start", "checkout", "order-4", `--input={"order":"o-4"}`, "--wait=30s").want(t, ExitOK,
+		"completed")
 	c.answers("/charges", http.StatusPaymentRequired)
 	s.cli("saga", "start", "checkout", "order-3", `--input={"order":"o-3"}`, "--wait=30s").want(t, ExitFailure,
 		"was undone", "charge")
