@@ -146,6 +146,8 @@ type tour struct {
 	terminals map[string]*terminal
 	// real are the addresses that stand for those of the README, and the token.
 	real map[string]string
+	// said counts the steps "log TEXT" by their text.
+	said map[string]int
 	pid  string // of the service
 }
 
@@ -280,11 +282,16 @@ func (r *tour) step(s tourStep) {
 	kind, rest, _ := strings.Cut(s.what, " ")
 	switch kind {
 	case "file":
-		if err := os.WriteFile(filepath.Join(r.dir, rest), []byte(r.toReal(s.text)), 0o600); err != nil {
+		path := filepath.Join(r.dir, rest)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(r.toReal(s.text)), 0o600); err != nil {
 			r.t.Fatal(err)
 		}
 	case "log":
-		r.await(r.terminal("2"), func(text string) bool { return strings.Contains(text, rest) })
+		r.said[rest]++ // once more than before
+		r.await(r.terminal("2"), func(text string) bool { return strings.Count(text, rest) >= r.said[rest] })
 	case "terminal":
 		name, stays := strings.CutSuffix(rest, ", stays")
 		if term := r.terminal(name); stays {
@@ -338,7 +345,8 @@ func TestReadme(t *testing.T) {
 	if len(steps) < 20 {
 		t.Errorf("the README has %d steps", len(steps))
 	}
-	r := &tour{t: t, dir: t.TempDir(), terminals: map[string]*terminal{}, real: map[string]string{}}
+	r := &tour{t: t, dir: t.TempDir(), terminals: map[string]*terminal{}, real: map[string]string{},
+		said: map[string]int{}}
 	for _, s := range steps {
 		r.step(s)
 	}
@@ -350,7 +358,7 @@ func TestReadme(t *testing.T) {
 	for _, found := range charged.FindAllStringSubmatch(r.terminals["1"].screen.text.String(), -1) {
 		orders = append(orders, found[1])
 	}
-	if got := strings.Join(orders, " "); got != "1001 1002 1003" {
+	if got := strings.Join(orders, " "); got != "1001 1002 1003 2001 2003 2004" {
 		t.Errorf("the gateway charged the orders %s", got)
 	}
 }

@@ -11,7 +11,11 @@
 //	silent    charged, and the connection cut before the answer
 //
 // GET /charges is the ledger, and GET /charges/KEY looks up the charge that came
-// with an Idempotency-Key.
+// with an Idempotency-Key. DELETE /charges/ID refunds one.
+//
+// For checkouts of several steps it plays two more services: POST /points takes
+// points of a customer for an order, DELETE /points/ORDER gives them back, and
+// POST /orders makes the order, if there is an address.
 //
 // The ledger is kept in memory and ends with the program. It listens to loopback
 // only, unless -listen says otherwise.
@@ -88,7 +92,65 @@ func (g *gateway) handler() http.Handler {
 		}
 	})
 	mux.HandleFunc("GET /charges/{key}", g.lookUp)
+	mux.HandleFunc("DELETE /charges/{id}", g.said("refunded %s", "id"))
+	mux.HandleFunc("POST /points", g.takePoints)
+	mux.HandleFunc("DELETE /points/{order}", g.said("gave the points of order %s back", "order"))
+	mux.HandleFunc("POST /orders", g.order)
 	return mux
+}
+
+// said answers with nothing and says what was done, to whatever the path names.
+func (g *gateway) said(what, name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		g.say(what, r.PathValue(name))
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (g *gateway) say(format string, args ...any) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, _ = fmt.Fprintf(g.out, format+"\n", args...)
+}
+
+// read decodes a request, or answers it.
+func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(into)
+	if err != nil {
+		answer(w, http.StatusBadRequest, problem{"the body is not what is needed: " + err.Error()})
+	}
+	return err == nil
+}
+
+func (g *gateway) takePoints(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Order    string `json:"order"`
+		Customer string `json:"customer"`
+		Points   int    `json:"points"`
+	}
+	if read(w, r, &in) {
+		g.say("took %d points of %s for order %s", in.Points, in.Customer, in.Order)
+		answer(w, http.StatusCreated, struct {
+			Taken int `json:"taken"`
+		}{in.Points})
+	}
+}
+
+func (g *gateway) order(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Order   string `json:"order"`
+		Address string `json:"address"`
+	}
+	switch {
+	case !read(w, r, &in):
+	case in.Address == "":
+		answer(w, http.StatusUnprocessableEntity, problem{"there is no address to send it to"})
+	default:
+		g.say("made order %s", in.Order)
+		answer(w, http.StatusCreated, struct {
+			Parcel string `json:"parcel"`
+		}{"pa_" + in.Order})
+	}
 }
 
 func (g *gateway) charge(w http.ResponseWriter, r *http.Request) {
@@ -97,9 +159,9 @@ func (g *gateway) charge(w http.ResponseWriter, r *http.Request) {
 		Amount string `json:"amount"`
 		Card   string `json:"card"`
 	}
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in)
 	switch {
-	case err != nil || in.Order == "" || in.Amount == "":
+	case !read(w, r, &in):
+	case in.Order == "" || in.Amount == "":
 		answer(w, http.StatusBadRequest, problem{"order and amount are needed"})
 	case in.Card == "declined":
 		answer(w, http.StatusPaymentRequired, problem{"the card was declined"})
