@@ -32,7 +32,7 @@ func (s *shelf) fill(n int, seed uint64) {
 			s.plan["order"], s.plan["undo charge"] = []string{"refused"}, []string{"retry=1h"}
 		}
 		req := StartRequest{Definition: []string{"pay", "take"}[r.IntN(2)],
-			Principal: []string{"", "acme", "acm"}[r.IntN(3)], Key: fmt.Sprint(r.IntN(n)), Input: []byte(`{}`),
+			Principal: []string{"", "acme", "acm"}[r.IntN(3)], Key: fmt.Sprint(r.IntN(n / 16)), Input: []byte(`{}`),
 			Labels: map[string]string{"shop": fmt.Sprint(r.IntN(3)), "n": fmt.Sprint(i)}}
 		if _, err := s.engine.StartRun(s.Context(), req); err != nil {
 			s.Fatal(err)
@@ -83,17 +83,19 @@ func payAndTake(o *outside) []*Definition {
 func TestListsSelectByEveryIndex(t *testing.T) {
 	inTill(t, payAndTake, func(t *testing.T, in *till) {
 		s := &shelf{till: in}
-		s.fill(120, 7)
+		s.fill(240, 7)
 		r := rand.New(rand.NewPCG(8, 1))
 		statuses := []machine.Status{machine.Running, machine.Completed, machine.Compensating,
 			machine.Compensated, machine.Held, machine.Stuck, machine.Closed}
-		seen := map[machine.Status]bool{}
+		seen, rounds := map[machine.Status]bool{}, 0
 		for _, v := range s.runs {
-			seen[v.State.Status] = true
+			if seen[v.State.Status] = true; v.Round > 1 {
+				rounds++
+			}
 		}
 		if len(s.runs) < 60 || !seen[machine.Held] || !seen[machine.Compensated] || !seen[machine.Completed] ||
-			!seen[machine.Compensating] {
-			t.Fatalf("%d runs, %v", len(s.runs), seen)
+			!seen[machine.Compensating] || rounds < 5 {
+			t.Fatalf("%d runs, %v, %d of later rounds", len(s.runs), seen, rounds)
 		}
 		some := func(of ...string) string { return of[r.IntN(len(of))] }
 		hits := 0
