@@ -145,6 +145,33 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// What waits for a person, and what is wrong, is listed by name.
+func TestReportNamesOrders(t *testing.T) {
+	w := newTestWorld(t)
+	fill(t, w, "A:paid B:failed C:pending")
+	w.shop.unknownNow("C", "stuck: step charge: the undo was refused")
+	var out strings.Builder
+	if err := report(Config{Orders: 3, Stdout: &out}, w.proof(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "C waits for a person: stuck: step charge") ||
+		!strings.Contains(text, "the proof FAILED") || strings.Contains(text, "proven:") {
+		t.Errorf("a run that is stuck:\n%s", text)
+	}
+	e := book.Entry{Kind: book.Effect, ID: "again", Order: "A", Reference: "A.1", Value: values()[book.Charge]}
+	if err := w.ledgers[book.Charge].Add(e); err != nil {
+		t.Fatal(err)
+	}
+	out.Reset()
+	if err := report(Config{Orders: 3, Stdout: &out}, w.proof(), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "A (paid): a charge 2 times") ||
+		!strings.Contains(text, "WRONG") {
+		t.Errorf("charged twice:\n%s", text)
+	}
+}
+
 // What the service answers is told apart.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
