@@ -113,8 +113,8 @@ func (d *Definition) Deadline(limit time.Duration) *Definition {
 // it; that a look-up finds nothing is no proof as long as it has not ended.
 //
 // An undo is tried again until it succeeds or its attempts are used up, always with
-// the same key. undo is nil for a step that has none; it then is the last one, or
-// says with [Pivot], [Irreversible] or [NothingToUndo] what that means.
+// the same key, also when it may have happened; see [UndoKeyValidFor]. undo is nil for
+// a step that has none; it then is the last one, or says with [Pivot], [Irreversible] or [NothingToUndo] what that means.
 //
 // Steps take [Timeout], [Check], [SettlesAfter], [Repeatable] and the options named
 // in [StepOptions]. Step also takes untyped functions, see [Call]. A mistake is

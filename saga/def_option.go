@@ -78,7 +78,11 @@ func NothingToUndo() Option { return stepOption(func(s *stepSettings) { s.nothin
 func UndoWhenAbsent() Option { return stepOption(func(s *stepSettings) { s.undoWhenAbsent = true }) }
 
 // UndoKeyValidFor is how long after its first send the callee knows the key of an
-// undo. The default is [DefaultUndoKeyValidFor].
+// undo. An undo has no look-up: one that may have happened, after a time-out or a
+// crash, is sent again under its key for this long, and then is stuck and waits for a
+// person. 0 says that the callee knows no keys and that an undo which comes twice does
+// harm: one that may have happened is then stuck at once. The default is
+// [DefaultUndoKeyValidFor].
 func UndoKeyValidFor(d time.Duration) Option {
 	return stepOption(func(s *stepSettings) { s.undoKeyValidFor = d })
 }
@@ -122,8 +126,8 @@ func (s *settings) stepProblem() string {
 	case p.backoff <= 0 || p.maxBackoff < p.backoff || p.maxBackoff > MaxWait:
 		return fmt.Sprintf("Backoff must be positive and not above its bound, at most %v; it is %v and %v",
 			MaxWait, p.backoff, p.maxBackoff)
-	case p.undoKeyValidFor <= 0:
-		return fmt.Sprintf(positive, "UndoKeyValidFor", p.undoKeyValidFor)
+	case p.undoKeyValidFor < 0:
+		return "UndoKeyValidFor must not be negative; 0 says that an undo must not be sent twice"
 	case p.awaitFor < 0 || p.awaitFor > MaxWait:
 		return fmt.Sprintf("AwaitFor must be positive and at most %v; AwaitSignal waits without a bound",
 			MaxWait)

@@ -143,7 +143,8 @@
 //     was undone is undone by a linked run.
 //   - The end of a run, and its need of a person, are events in the feed of the same
 //     commit ("run.completed", "run.compensated", "run.held", "run.stuck",
-//     "run.closed"), as are the acts of persons ("operator.run.retry" and others).
+//     "run.closed"; "run.contradicted" for a word that came after the end and denies
+//     it), as are the acts of persons ("operator.run.retry" and others).
 //   - One call at a time per run. Runs are woken by kv/timer, signals and persons;
 //     an idle engine writes nothing and reads nothing.
 //

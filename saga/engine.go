@@ -43,8 +43,9 @@ type Config struct {
 	// a [Check] is then preceded by its look-up.
 	Restored time.Time
 
-	// Calls bounds the calls under way at a time; 0 means 256. PerDefinition and
-	// PerHost bound those of one definition and of one [Host]; 0 means Calls.
+	// Calls bounds the calls under way at a time; 0 means 256. PerDefinition bounds
+	// those of one definition; 0 means Calls. PerHost bounds those of one [Host]; 0 means
+	// three quarters of Calls, so that a host that hangs leaves room for the others.
 	Calls, PerDefinition, PerHost int
 	// Drain is how long calls under way may take when Serve ends; 0 means 20 s. Then
 	// their contexts end, and what does not answer is unknown at the next start.

@@ -35,8 +35,8 @@ func (c *change) work(call machine.Call) *work {
 func (w *work) describe() *Call {
 	r, st := w.r, &w.r.state.Steps[w.call.Step]
 	c := &Call{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round, Step: st.Name,
-		Principal: r.principal, Kind: w.call.Kind, Try: w.call.Try, LastSend: st.LastSend, Input: r.input, Out: st.Output,
-		reason: st.Error, state: &r.state}
+		Principal: r.principal, Kind: w.call.Kind, Try: w.call.Try, LastSend: st.LastSend, Input: r.input,
+		Out: st.Output, reason: st.Error, state: &r.state}
 	c.ActionKey = callKey(c, machine.Action, 0)
 	c.DownstreamKey = c.ActionKey
 	if w.call.Kind == machine.Undo {

@@ -107,6 +107,10 @@ func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
 			if err := c.tell(); err != nil {
 				return err
 			}
+		case machine.EffectContradict:
+			if err := c.contradict(x); err != nil {
+				return err
+			}
 		case machine.EffectCorrect:
 			if err := c.correct(ev); err != nil {
 				return err
@@ -181,6 +185,19 @@ func (c *change) tell() error {
 		parts = append(parts, strconv.FormatUint(c.r.rev+1, 10))
 	}
 	return c.append("run."+status.String(), c.r.notice(), parts...)
+}
+
+// contradict tells once of a word that contradicts the run's end.
+func (c *change) contradict(x machine.Effect) error {
+	n := c.r.notice()
+	n.Step, n.Reason = c.r.state.Steps[x.Step].Name, x.Text
+	data, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	_, _, err = c.e.cfg.Feed.AppendOnce(c.w, feed.Event{ID: feed.DerivedID("run", c.r.id, "contradicted",
+		n.Step, x.Text), Type: "run.contradicted", Subject: c.r.id, Data: data})
+	return err
 }
 
 func (c *change) append(typ string, n notice, id ...string) error {

@@ -78,11 +78,26 @@ func (e *Engine) leave(id string, again bool) {
 	}
 }
 
-// lookAgain enqueues the run if a call is due.
+// lookAgain enqueues the run if a call is due. It waits until the store answers.
 func (e *Engine) lookAgain(id string) {
-	var next slot
-	due := false
-	err := e.store.View(context.Background(), func(rd kv.Reader) error {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		next, due, err := e.isDue(id)
+		if err == nil {
+			if due {
+				e.enqueue(id, next)
+			}
+			return
+		}
+		e.cfg.Logger.Error("saga: a run cannot be read", "run", id, "error", err, "tries_again", !final(err))
+		if final(err) || !e.pause(e.calls, pause) {
+			return
+		}
+	}
+}
+
+// isDue reads whether a call of the run is due, and the slot that it takes up.
+func (e *Engine) isDue(id string) (next slot, due bool, err error) {
+	err = e.store.View(context.Background(), func(rd kv.Reader) error {
 		r, err := loadRun(rd, id)
 		if err != nil || r == nil {
 			return err
@@ -91,14 +106,7 @@ func (e *Engine) lookAgain(id string) {
 		next, due = c.slot(), c.class(rd.Now()) == classDue
 		return nil
 	})
-	if err != nil {
-		e.cfg.Logger.Error("saga: a run cannot be read; it is looked at again at the next start",
-			"run", id, "error", err)
-		return
-	}
-	if due {
-		e.enqueue(id, next)
-	}
+	return next, due, err
 }
 
 // doubtful has a driver look again after a commit that was in doubt: wake-ups may
@@ -273,9 +281,7 @@ func (e *Engine) keepOne(s *slot, other string, w *work) {
 // drained: what is under way is then unknown at the next start. A run on which the
 // engine itself fails is held, and harms no other.
 func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
-	const most = 30 * time.Second
-	pause := 50 * time.Millisecond
-	for {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := e.store.Update(context.Background(), guarded(fn))
 		if err == nil {
 			return nil
@@ -289,16 +295,24 @@ func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
 		if errors.Is(err, kv.ErrCommitUnknown) {
 			defer e.doubtful(id)
 		}
-		var state *machine.Error
-		final := errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) || errors.Is(err,
-			kv.ErrCorrupt) ||
-			errors.Is(err, kv.ErrNewer) || errors.As(err, &state)
-		e.cfg.Logger.Error("saga: cannot "+what, "run", id, "error", err, "tries_again", !final)
-		if final || !e.pause(e.calls, pause) {
+		e.cfg.Logger.Error("saga: cannot "+what, "run", id, "error", err, "tries_again", !final(err))
+		if final(err) || !e.pause(e.calls, pause) {
 			return err
 		}
-		pause = min(2*pause, most)
 	}
+}
+
+// The pauses between tries of the store.
+const (
+	firstPause   = 50 * time.Millisecond
+	longestPause = 30 * time.Second
+)
+
+// final reports that trying again does not help.
+func final(err error) bool {
+	var state *machine.Error
+	return errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) || errors.Is(err, kv.ErrCorrupt) ||
+		errors.Is(err, kv.ErrNewer) || errors.As(err, &state)
 }
 
 // guarded turns a panic of a closure into an error.

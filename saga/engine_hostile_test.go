@@ -479,3 +479,163 @@ func TestAVersionKeepsItsSteps(t *testing.T) {
 		s.wantLedger("charge=1 order=1")
 	})
 }
+
+// A payment that is called back after its order was completed changes nothing, but is
+// told in the feed, once.
+func TestARefusalAfterTheEndIsTold(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		id := s.started()
+		settle()
+		s.signal(id, "charge", false)
+		settle()
+		before := s.wantStatus(id, machine.Completed)
+		for range 3 {
+			pass(time.Minute)
+			s.signal(id, "charge", true)
+		}
+		if after := s.view(id); after.Revision != before.Revision {
+			t.Error("a run has changed after its end")
+		}
+		if got := s.events(); got != "run.completed run.contradicted" {
+			t.Errorf("the feed has %s", got)
+		}
+	})
+}
+
+// Without any setting, a host that hangs does not take all the places.
+func TestAHostThatHangsLeavesRoomForOthers(t *testing.T) {
+	defs := func(o *outside) []*Definition {
+		return []*Definition{New("bad").Step("bad", o.act("bad"), nil, Host("one"), Timeout(time.Hour)),
+			New("good").Step("good", o.act("good"), nil, Host("two"))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		s.stop()
+		s.cfg.Calls = 8
+		s.boot()
+		s.plan["bad"] = []string{"always", "hang"}
+		for i := range 20 {
+			if _, err := s.engine.Start(s.Context(), s.defs[0], fmt.Sprint(i), theOrder); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		began := time.Now()
+		if _, err := s.engine.Run(s.Context(), s.defs[1], "good", theOrder); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 0 || len(s.keys["bad"]) != 6 {
+			t.Errorf("it took %v beside %d calls that hang", took, len(s.keys["bad"]))
+		}
+	})
+}
+
+// Of many open runs the rows of some cannot be read. The others go on, acts on many
+// included, and nothing is tried without end.
+func TestRunsThatCannotBeReadHarmNoOther(t *testing.T) {
+	const runs = 500
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		s.stop()
+		s.prepare() // nobody serves: all are left for the next process
+		var ids []string
+		for i := range runs {
+			st, err := s.engine.Start(s.Context(), s.def(), fmt.Sprint(i), theOrder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, st.Run)
+		}
+		rows := map[string][]byte{}
+		err := s.store.Update(s.Context(), func(w kv.Writer) error {
+			for _, id := range []string{ids[0], ids[runs/2], ids[runs-1]} {
+				row, err := w.Get(runTable.ID(), runKey(id))
+				if err == nil {
+					rows[id] = row
+					err = w.Put(runTable.ID(), runKey(id), row[:len(row)/2])
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.store.Close()
+		s.plan["voucher"] = []string{"always", "retry=1m"}
+		s.boot()
+		settle()
+		s.mu.Lock()
+		delete(s.plan, "voucher")
+		s.mu.Unlock()
+		got, err := s.engine.OperateAll(s.Context(), Bulk{}, Act{Verb: machine.Retry, Actor: "ann", Reason: "up"})
+		if err != nil || len(got.Acted) != runs-len(rows) {
+			t.Errorf("%d acted on, %d refused, %v", len(got.Acted), len(got.Refused), err)
+		}
+		pass(time.Hour)
+		if n := len(s.stands["order"]); n != runs-len(rows) || len(s.calls) != 5*n {
+			t.Errorf("%d orders, %d calls", n, len(s.calls))
+		}
+		err = s.store.Update(s.Context(), func(w kv.Writer) error { // mended
+			for id, row := range rows {
+				if err := w.Put(runTable.ID(), runKey(id), row); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.stop()
+		s.boot()
+		pass(time.Minute)
+		if n := len(s.stands["order"]); n != runs {
+			t.Errorf("%d orders", n)
+		}
+	})
+}
+
+// An undo that must not come twice is stuck when it may have happened.
+func TestAnUndoThatMustNotComeTwice(t *testing.T) {
+	inTill(t, twoSteps(UndoKeyValidFor(0)), func(t *testing.T, s *till) {
+		s.plan["order"] = []string{"refused"}
+		s.plan["undo charge"] = []string{"retry", "lost"}
+		f := s.failed(ErrNeedsPerson)
+		s.wantCalls("charge, order, undo charge, undo charge") // the first is known not to have happened
+		var e *machine.Error
+		if err := s.act(machine.Retry, f.Run, ""); !errors.As(err, &e) {
+			t.Errorf("retry: %v", err)
+		}
+		s.mustAct(machine.MarkDone, f.Run, "charge")
+		s.wantStatus(f.Run, machine.Compensated)
+		s.wantLedger("")
+	})
+}
+
+// Nor is it sent again when the process ends during the call.
+func TestAnUndoThatMustNotComeTwiceAfterAKill(t *testing.T) {
+	inTill(t, twoSteps(UndoKeyValidFor(0)), func(t *testing.T, s *till) {
+		s.plan["order"] = []string{"refused"}
+		block := make(chan struct{})
+		s.before = func(call string) {
+			if call == "undo charge" {
+				<-block
+			}
+		}
+		id := s.started()
+		settle()
+		s.kill()
+		s.mu.Lock()
+		s.before = nil
+		s.mu.Unlock()
+		close(block)
+		for range 2 {
+			<-s.ended
+		}
+		s.boot()
+		settle()
+		s.wantStatus(id, machine.Stuck)
+		s.wantCalls("charge, order, undo charge")
+	})
+}

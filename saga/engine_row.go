@@ -135,7 +135,8 @@ type entry struct {
 
 // encode makes the row's bytes. Times are kept as differences to the creation.
 func (r *run) encode() []byte {
-	e := enc{wire.Encoder{Bytes: make([]byte, 0, 512+64*len(r.state.Steps)+r.data()), Base: r.created.UnixNano()}}
+	size := 512 + 64*len(r.state.Steps) + r.data()
+	e := enc{wire.Encoder{Bytes: make([]byte, 0, size), Base: r.created.UnixNano()}}
 	e.Int(e.Base)
 	e.Text(r.def)
 	e.Text(r.version)

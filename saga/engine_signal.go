@@ -15,7 +15,8 @@ import (
 // a callback, a message. It says what became of the action of a step.
 type Signal struct {
 	// Run is the run's id; or else Principal, Definition and Key name the last run
-	// of a key.
+	// of a key. A word about an earlier round must name its run, which [Call] gives to
+	// the step that asks for it: by the key alone it would count for the last round.
 	Run                        string
 	Principal, Definition, Key string
 	// Step is the step it is about.
@@ -30,7 +31,7 @@ type Signal struct {
 	// in the feed, as "operator.run.signal".
 	Actor string
 	// At is when it happened, if the callee says so. It can prove that a success came
-	// after its undo.
+	// after its undo, so leave it out when the callee's clock is not to be trusted.
 	At time.Time
 }
 

@@ -34,7 +34,7 @@ func newSlots(total, perDef, perHost int) *slots {
 		perDef = total
 	}
 	if perHost <= 0 {
-		perHost = total
+		perHost = max(total*3/4, 1)
 	}
 	return &slots{total: total, perDef: perDef, perHost: perHost, closed: true, defs: map[string]int{},
 		hosts: map[string]int{}, waiting: map[slot][]*ticket{}}

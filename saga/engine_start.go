@@ -121,10 +121,11 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 		go e.drive(b.id, s, b.work)
 		return b.started, nil
 	}
-	// After an error it may be that the run was begun all the same: look.
-	e.work.Done()
 	e.slots.release(s)
-	e.leave(b.id, err != nil)
+	go func() { // after an error it may be that the run was begun all the same: look
+		defer e.work.Done()
+		e.leave(b.id, err != nil)
+	}()
 	return b.started, err
 }
 

@@ -49,7 +49,7 @@ type Step struct {
 	// KeyValidFor is how long the callee honours the key of the action; 0 means that
 	// an action in doubt must not be sent again.
 	KeyValidFor time.Duration
-	// UndoKeyValidFor is the same for the undo; it must not be 0.
+	// UndoKeyValidFor is the same for the undo.
 	UndoKeyValidFor time.Duration
 }
 

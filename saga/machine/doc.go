@@ -46,7 +46,8 @@
 //     proven to have happened after it. Nothing else in a key ever changes within
 //     a round: see [Call].
 //   - A terminal state never changes. A success that becomes known after
-//     compensated asks for a correction: [EffectCorrect].
+//     compensated asks for a correction: [EffectCorrect]. A word that contradicts
+//     another end is told: [EffectContradict].
 //   - Tries and look-ups are bounded and spaced.
 //
 // # What is not

@@ -135,6 +135,9 @@ const (
 	// EffectCorrect: the effect of Step became known after the run had been undone;
 	// open a run with [Correction].
 	EffectCorrect
+	// EffectContradict: a word about Step contradicts the end of the run. Nothing can be
+	// done for it by itself; tell who listens. Text says what.
+	EffectContradict
 	// EffectNote: an entry for the run's history.
 	EffectNote
 )

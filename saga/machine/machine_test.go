@@ -22,7 +22,7 @@ import (
 //	instant event arguments -> error text
 //
 // A state with ? is in doubt; wants is the next call and when: action:b@5s. Effects
-// are call:KIND:STEP#TRY[/undo number], tell and correct:STEP. Pauses are 1 s, 2 s,
+// are call:KIND:STEP#TRY[/undo number], tell, correct:STEP and contradict:STEP. Pauses are 1 s, 2 s,
 // 4 s: the spread is none. "because none" at the end asks for a run without a cause.
 type play struct {
 	def   Def
@@ -178,6 +178,8 @@ func (p *play) show(effects []Effect) string {
 			out = append(out, "tell")
 		case EffectCorrect:
 			out = append(out, "correct:"+p.def.Steps[e.Step].Name)
+		case EffectContradict:
+			out = append(out, "contradict:"+p.def.Steps[e.Step].Name)
 		}
 	}
 	return strings.Join(out, " ")

@@ -130,4 +130,30 @@ var hostile = map[string]string{
 		20s found a absent sending -> held a=unknown? tell
 		21s retry                -> running a=unknown? check:a@21s
 		30s found a absent       -> running a=ready action:a@30s`,
+
+	"a refusal after the end is told": `
+		step a undo await
+		0s begin            -> running a=started call:action:a#1
+		0s result done      -> running a=waiting
+		0s signal a done    -> completed a=done tell
+		1s signal a done    -> completed a=done
+		1s signal a refused -> completed a=done contradict:a`,
+
+	"a success after the end of a closed run is told": `
+		step a undo n=1
+		0s begin            -> running a=started call:action:a#1
+		0s result unknown   -> held a=unknown? tell
+		1s close            -> closed a=unknown? tell
+		2s signal a refused -> closed a=unknown?
+		2s signal a done    -> closed a=unknown? contradict:a`,
+
+	"a skipped step that succeeds after all was undone is corrected": `
+		step a undo n=2
+		step b undo
+		0s begin            -> running a=started call:action:a#1
+		0s result retry     -> running a=ready action:a@1s
+		0s skip a           -> running a=skipped b=ready action:b
+		0s cancel           -> compensated a=skipped tell
+		1s signal a done    -> compensated a=skipped correct:a
+		1s correction a     -> compensating a=done/due undo:a`,
 }

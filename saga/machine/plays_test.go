@@ -522,7 +522,7 @@ var plays = map[string]string{
 		step a undo
 		0s begin  -> running a=started call:action:a#1
 		0s close  -> closed a=started tell
-		1s result done -> closed a=started
+		1s result done -> closed a=started contradict:a
 		1s cancel -> error it has ended`,
 
 	"skip does without a step": `

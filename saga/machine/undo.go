@@ -39,7 +39,7 @@ func (m *move) undoResult(i int) {
 		case st.UndoTries >= step.Undo.Attempts:
 			m.stuck(i, "the undo failed too often: "+ev.Text)
 		case st.UndoDoubt && !next.Before(st.UndoFirst.Add(step.UndoKeyValidFor)):
-			m.stuck(i, "the undo failed until its key was too old: "+ev.Text)
+			m.stuck(i, "the undo may have happened, and its key is too old to be sent again: "+ev.Text)
 		default:
 			st.Undo, st.NextAt = UndoDue, next
 			m.note(NoteUndoRetry, i, ev.Text)
@@ -199,7 +199,7 @@ func (m *move) evidence(i int, output []byte, at time.Time) {
 }
 
 // late looks at what comes after the end. Nothing changes; a success of what was
-// undone asks for a correction.
+// undone asks for a correction, and what contradicts the end is to be told.
 func (m *move) late() {
 	ev := &m.ev
 	i := ev.Step
@@ -213,9 +213,27 @@ func (m *move) late() {
 	case !success:
 	case m.s.Status == Compensated && ev.Outcome == OutcomeDone && m.needsCorrection(i):
 		m.effects = append(m.effects, Effect{Kind: EffectCorrect, Step: i})
+	case m.contradicts(i):
+		text := "step " + m.s.Steps[i].Name + " was " + ev.Outcome.String() +
+			", as became known after the run had ended"
+		m.effects = append(m.effects, Effect{Kind: EffectContradict, Step: i, Text: text})
 	default:
 		m.note(NoteLate, i, ev.Outcome.String())
 	}
+}
+
+// contradicts reports that a word about step i says other than the end of the run: it
+// was refused in a run that is completed, or happened where a person closed the run
+// without knowing.
+func (m *move) contradicts(i int) bool {
+	st := &m.s.Steps[i]
+	switch {
+	case m.s.Status == Completed && m.ev.Outcome == OutcomeRefused:
+		return st.Status == Done && m.ev.Kind == Signal
+	case m.s.Status == Closed && m.ev.Outcome == OutcomeDone:
+		return st.Sends > 0 && st.Status != Done
+	}
+	return false
 }
 
 // needsCorrection reports that a success of step i, known only now, is not undone.
@@ -227,7 +245,7 @@ func (m *move) needsCorrection(i int) bool {
 	if st.Status == Done {
 		return st.Undo == UndoDone && m.ev.At.After(st.UndoneAt)
 	}
-	return st.Status != Skipped
+	return true
 }
 
 // Correction is the state of the run that undoes the effect of ev.Step of an ended
