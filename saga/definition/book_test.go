@@ -69,6 +69,9 @@ func TestVersionsOfADocument(t *testing.T) {
 	if r.load.Names != 1 || r.load.Versions != 8 || len(r.load.Failed) != 0 {
 		t.Errorf("loaded %+v", r.load)
 	}
+	if got := r.book.latest("a"); got != "7" {
+		t.Errorf("the latest after the start is %s", got)
+	}
 	if got := r.putAs(FromAPI, doc("q")); got != "8 api true" {
 		t.Errorf("the put after the start is %s", got)
 	}

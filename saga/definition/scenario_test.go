@@ -106,6 +106,9 @@ func TestSG06_ALostReplyIsLookedUp(t *testing.T) {
 	v := r.end(r.start(s.Name, "o-1", shopInput).Run)
 	r.want(v, machine.Completed, callLoyalty+", "+callCharge+", GET /charges, "+callOrder)
 	r.wantOutput(v, "charge", `{"state":"paid","id":"ch_7"}`)
+	if got := r.sent("GET /charges?key=" + key); key == "" || !strings.HasPrefix(got[0], "key= ") {
+		t.Errorf("the look-up of %s has a key: %s", key, got)
+	}
 	if got := r.sent(callOrder)[0]; !strings.HasSuffix(got, `{"order":"o/1","charge":"ch_7"}`) {
 		t.Errorf("the order was %s", got)
 	}
