@@ -158,7 +158,8 @@ func TestReportNamesOrders(t *testing.T) {
 		!strings.Contains(text, "the proof FAILED") || strings.Contains(text, "proven:") {
 		t.Errorf("a run that is stuck:\n%s", text)
 	}
-	e := book.Entry{Kind: book.Effect, ID: "again", Order: "A", Reference: "A.1", Value: values()[book.Charge]}
+	e := book.Entry{Kind: book.Effect, ID: "again", Order: "A", Reference: "A.1",
+		Value: values()[book.Charge]}
 	if err := w.ledgers[book.Charge].Add(e); err != nil {
 		t.Fatal(err)
 	}
