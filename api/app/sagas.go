@@ -211,8 +211,7 @@ func (s *sagas) put(ctx context.Context, a *App, files []definitionFile) error {
 
 // definitionError turns what a file is refused for into problems of it.
 func definitionError(file string, err error) error {
-	var problems definition.Problems
-	if errors.As(err, &problems) {
+	if problems, ok := errors.AsType[definition.Problems](err); ok {
 		e := &config.Error{}
 		for _, p := range problems {
 			e.Problems = append(e.Problems, config.Problem{Origin: inFile(file, p.Line, p.Column), Key: p.Field,

@@ -114,7 +114,7 @@ func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
 	if took > 10*time.Second { // milliseconds on an idle machine
 		t.Errorf("the first call came %v after the port was open", took)
 	}
-	var page struct{ Runs []client.Run }
+	var page client.RunPage
 	got := p.cli(token, "saga", "list", "--output=json")
 	if err := json.Unmarshal([]byte(got.out), &page); err != nil || len(page.Runs) != runs {
 		t.Fatalf("%v: %+v", err, got)

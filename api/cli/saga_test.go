@@ -77,7 +77,10 @@ title: Checkout
 input: {order: string}
 steps:
 - name: points
-  call: {url: "URL/points", headers: {Authorization: "Bearer ${secrets.shop}"}, body: {order: "${input.order}"}}
+  call:
+    url: URL/points
+    headers: {Authorization: "Bearer ${secrets.shop}"}
+    body: {order: "${input.order}"}
   undo: {url: "URL/points/back", body: {id: "${output.id}"}}
   repeatable: 24h
   settles_after: 10ms
@@ -127,7 +130,8 @@ func TestSagaCheck(t *testing.T) {
 	dir := t.TempDir()
 	good, bad := filepath.Join(dir, "good.yaml"), filepath.Join(dir, "bad.yaml")
 	writeFile(t, good, checkout("http://127.0.0.1:1"))
-	writeFile(t, bad, "name: bad\nsteps:\n- name: a\n  cal: {url: x}\n- name: b\n  call: {url: \"http://h/${input.x\"}\n")
+	writeFile(t, bad, "name: bad\nsteps:\n- name: a\n  cal: {url: x}\n- name: b\n"+
+		"  call: {url: \"http://h/${input.x\"}\n")
 	run(t, "saga", "check", good).want(t, ExitOK, "checkout")
 	got := run(t, "saga", "check", good, bad)
 	got.want(t, ExitProblem, "1 of 2 definitions are not valid", bad+":4:3: steps[0].cal", "call",
@@ -165,8 +169,10 @@ func TestSagaCommands(t *testing.T) {
 	id := regexp.MustCompile(`run_\w+`).FindString(got.out)
 	s.cli("saga", "start", "checkout", "order-1", `--input={"order":"o-1"}`).want(t, ExitOK,
 		"run "+id+" was there before: completed")
-	s.cli("saga", "start", "checkout", "order-1", `--input={"order":"other"}`).want(t, ExitFailure, "input")
-	s.cli("saga", "start", "checkout", "order-2", `--input={"ordr":"o"}`).want(t, ExitFailure, "input.order is missing")
+	s.cli("saga", "start", "checkout", "order-1", `--input={"order":"other"}`).want(t, ExitFailure,
+		"input")
+	s.cli("saga", "start", "checkout", "order-2", `--input={"ordr":"o"}`).want(t, ExitFailure,
+		"input.order is missing")
 	s.cli("saga", "start", "checkout", "order-2", "--input=nonsense").want(t, ExitUsage, "is not JSON")
 	s.cli("saga", "list", "--label=channel:web").want(t, ExitOK, id, "completed", "order-1")
 	if got := s.cli("saga", "list", "--state=held,stuck", "--output=json"); got.code != 0 ||
@@ -221,18 +227,19 @@ func TestActsOnRuns(t *testing.T) {
 	a, b := start("order-2"), start("order-3")
 	s.cli("saga", "bulk", "mark-not-done", "--reason=x").want(t, ExitUsage, "--step")
 	s.cli("saga", "bulk", "cancle", "--reason=x").want(t, ExitUsage, "saga bulk cancel")
-	args := []string{"saga", "bulk", "mark-not-done", "--step=charge", "--state=held", "--reason=gateway was down"}
+	args := []string{"saga", "bulk", "mark-not-done", "--step=charge", "--state=held",
+		"--reason=gateway was down"}
 	s.cli(args...).want(t, ExitOK, a, b, "2 would be done", "nothing was done yet")
 	s.cli("saga", "list", "--state=held").want(t, ExitOK, a, b)
 	s.cli(append(args, "--yes", "--dry-run")...).want(t, ExitOK, "2 would be done")
 	c.answers("/charges", http.StatusCreated)
 	got := s.cli(append(args, "--yes", "--output=json")...)
 	var out struct {
-		Verb string
+		Verb string `json:"verb"`
 		Runs []struct {
-			Run   string
-			Acted bool
-		}
+			Run   string `json:"run"`
+			Acted bool   `json:"acted"`
+		} `json:"runs"`
 	}
 	if err := json.Unmarshal([]byte(got.out), &out); err != nil || got.code != 0 || len(out.Runs) != 2 ||
 		!out.Runs[0].Acted || out.Verb != "mark_not_done" {
@@ -314,14 +321,16 @@ func TestReloadOfDefinitions(t *testing.T) {
 	c := newCallee(t)
 	s, folder := sagaService(t, c)
 	c.answers("/charges", http.StatusBadGateway)
-	s.cli("saga", "start", "checkout", "order-1", `--input={"order":"o"}`, "--wait=30s").want(t, ExitFailure, "held")
+	s.cli("saga", "start", "checkout", "order-1", `--input={"order":"o"}`, "--wait=30s").
+		want(t, ExitFailure, "held")
 	file, other := filepath.Join(folder, "checkout.yaml"), filepath.Join(folder, "other.yaml")
 	text := checkout(c.URL)
 
 	writeFile(t, other, "name: other\nsteps:\n- name: a\n  call: {url: \""+c.URL+"/a\"}\n")
 	writeFile(t, file, strings.Replace(text, "undo: {url", "undoo: {url", 1))
-	writeFile(t, s.file, "sagas: {definitions: ["+folder+"]}\nsecrets: {shop: {value: other-hush}}\nlog: {level: warn}\n")
-	log := s.reload("not reloaded", file+":7:3: steps[0].undoo", "undo")
+	writeFile(t, s.file, "sagas: {definitions: ["+folder+"]}\n"+
+		"secrets: {shop: {value: other-hush}}\nlog: {level: warn}\n")
+	log := s.reload("not reloaded", file+":10:3: steps[0].undoo", "undo")
 	if strings.Contains(log, "hush") {
 		t.Errorf("a secret is logged: %s", log)
 	}
@@ -332,7 +341,8 @@ func TestReloadOfDefinitions(t *testing.T) {
 	if level := s.app.Config().Log.Level; level != "info" {
 		t.Errorf("the level is %s", level)
 	}
-	s.cli("saga", "start", "checkout", "order-2", `--input={"order":"o"}`, "--wait=30s").want(t, ExitFailure, "held")
+	s.cli("saga", "start", "checkout", "order-2", `--input={"order":"o"}`, "--wait=30s").
+		want(t, ExitFailure, "held")
 	c.mu.Lock()
 	if all := strings.Join(c.seen, ""); strings.Contains(all, "other-hush") {
 		t.Error("the new secret was used")
@@ -348,7 +358,8 @@ func TestReloadOfDefinitions(t *testing.T) {
 		t.Fatalf("%s", log)
 	}
 	s.cli("saga", "definitions", "checkout").want(t, ExitOK, "checkout  2 ", "checkout  1 ")
-	s.cli("saga", "start", "checkout", "order-3", `--input={"order":"o"}`, "--wait=30s").want(t, ExitOK, "completed")
+	s.cli("saga", "start", "checkout", "order-3", `--input={"order":"o"}`, "--wait=30s").
+		want(t, ExitOK, "completed")
 	c.mu.Lock()
 	if all := strings.Join(c.seen, ""); !strings.Contains(all, "other-hush") {
 		t.Error("the new secret is not used")
@@ -371,11 +382,13 @@ func TestServeRefusesABrokenDefinition(t *testing.T) {
 	dir := t.TempDir()
 	conf, file := filepath.Join(dir, "onced.yaml"), filepath.Join(dir, "a.yaml")
 	writeFile(t, conf, "sagas: {definitions: [a.yaml, none.yaml, b]}\n")
-	writeFile(t, file, "name: a\nsteps:\n- name: x\n  call: {url: \"http://h/\", headers: {A: \"${secrets.gatway}\"}}\n")
+	writeFile(t, file, "name: a\nsteps:\n- name: x\n"+
+		"  call: {url: \"http://h/\", headers: {A: \"${secrets.gatway}\"}}\n")
 	if err := os.MkdirAll(filepath.Join(dir, "b", "c.yaml"), 0o700); err != nil { // a folder is no file
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "b", "a.json"), `{"name":"a","steps":[{"name":"x","call":{"url":"http://h/"}}]}`)
+	writeFile(t, filepath.Join(dir, "b", "a.json"),
+		`{"name":"a","steps":[{"name":"x","call":{"url":"http://h/"}}]}`)
 	writeFile(t, filepath.Join(dir, "b", ".a.yaml"), "nonsense")
 	t.Chdir(dir)
 	for _, words := range [][]string{{"serve", "--listen=127.0.0.1:0"}, {"config", "check"}} {

@@ -33,7 +33,7 @@ const (
 // and is a variable in capitals.
 var secretName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
-const secretNames = "1 to 63 lower-case letters, digits and _, a letter first, not ending in _file"
+const allowedNames = "1 to 63 lower-case letters, digits and _, a letter first, not ending in _file"
 
 func isSecretName(name string) bool {
 	return secretName.MatchString(name) && !strings.HasSuffix(name, fileSuffix)
@@ -60,7 +60,7 @@ func (l *loader) secrets(n *yaml.Node, v reflect.Value, path string) {
 				first), Remedy: "remove one of the two"})
 			continue
 		case !isSecretName(key.Value):
-			l.add(Problem{Origin: l.at(key), Key: p, Text: "is not a name", Allowed: secretNames})
+			l.add(Problem{Origin: l.at(key), Key: p, Text: "is not a name", Allowed: allowedNames})
 			continue
 		case len(all) == maxSecrets:
 			l.add(Problem{Origin: l.at(key), Key: path, Text: "has too many entries",
@@ -179,7 +179,7 @@ func (l *loader) secretsEnv() (known []string) {
 		switch other := from[name]; {
 		case !isSecretName(name) || variable != strings.ToUpper(variable):
 			l.add(Problem{Origin: at, Text: "does not name a secret", Allowed: secretsEnvPrefix +
-				"NAME or " + secretsEnvPrefix + "NAME_FILE; a name has " + secretNames})
+				"NAME or " + secretsEnvPrefix + "NAME_FILE; a name has " + allowedNames})
 			continue
 		case other != "":
 			l.add(Problem{Origin: at, Key: path, Text: "is given twice",

@@ -82,7 +82,7 @@ func New(cfg Config) *Metrics {
 	m.claims, m.claimEvents = b.counters(nameClaims), b.counters(nameClaimEvents)
 	m.upstream, m.upstreamDur = b.counters(nameUpstream), b.histograms(nameUpstreamDur)
 	m.runs, m.steps, m.stepTime = b.counters(nameRuns), b.counters(nameSteps), b.histograms(nameStepTime)
-	m.credentials = b.counters(nameCredentials).WithLabelValues()
+	m.credentials = b.counters(nameRefusedUs).WithLabelValues()
 	m.busy = b.counters(nameBusy)
 	m.commits = b.counters(nameCommits)
 	m.commitTime = b.histograms(nameCommitTime).WithLabelValues()

@@ -112,7 +112,7 @@ const (
 	nameRunsCounted = "onced_saga_runs_counted_timestamp_seconds"
 	nameSteps       = "onced_saga_steps_total"
 	nameStepTime    = "onced_saga_step_duration_seconds"
-	nameCredentials = "onced_saga_credentials_refused_total"
+	nameRefusedUs   = "onced_saga_credentials_refused_total"
 	nameBusy        = "onced_proxy_busy_total"
 	nameCommits     = "onced_kv_commits_total"
 	nameCommitTime  = "onced_kv_commit_duration_seconds"
@@ -177,7 +177,7 @@ func Table() []Metric {
 				"action."},
 		{Name: nameStepTime, Type: Histogram, Labels: []Label{definition, set("kind", callKinds)},
 			buckets: requestBuckets, Help: "Time of a call of a step, to the end of its answer."},
-		{Name: nameCredentials, Type: Counter,
+		{Name: nameRefusedUs, Type: Counter,
 			Help: "Calls of steps whose callee does not accept our credentials; the log names the host."},
 
 		{Name: nameCommits, Type: Counter, Labels: []Label{set("result", results)},
