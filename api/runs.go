@@ -32,6 +32,7 @@ type startRequest struct {
 	Key        string          `json:"key"`
 	Input      json.RawMessage `json:"input"`
 	Labels     json.RawMessage `json:"labels"`
+	Round      uint64          `json:"round"`
 }
 
 // startRun answers POST /v1/runs.
@@ -69,7 +70,8 @@ func (s *Server) startRun(c echo.Context) error {
 
 // request turns the body and the header into a start for principal.
 func (in *startRequest) request(h http.Header, principal string) (saga.StartRequest, error) {
-	req := saga.StartRequest{Definition: in.Definition, Version: in.Version, Principal: principal}
+	req := saga.StartRequest{Definition: in.Definition, Version: in.Version, Principal: principal,
+		Round: in.Round}
 	if in.Definition == "" {
 		return req, invalidField("definition", "name the definition to run")
 	}

@@ -769,3 +769,46 @@ func TestCallsHaveSpans(t *testing.T) {
 		}
 	})
 }
+
+// A start that is sent again after a lost answer must not begin what was undone
+// meanwhile anew.
+func TestAStartThatNamesItsRoundIsSafeToRepeat(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"refused"}
+		start := func(round uint64) (Started, error) {
+			return s.engine.StartRun(s.Context(), StartRequest{Definition: "pay", Key: theOrder.ID,
+				Input: []byte(mustJSON(theOrder)), Round: round})
+		}
+		refused := func(round uint64, want string) {
+			t.Helper()
+			var wrong *InputError
+			st, err := start(round)
+			if !errors.As(err, &wrong) || wrong.Field != "round" || !strings.Contains(wrong.Problem, want) {
+				t.Errorf("round %d: %+v, %v; want an error about the round with %q", round, st, err, want)
+			}
+		}
+		refused(2, "the next round of the key is 1")
+		first, err := start(1)
+		if err != nil || first.Joined || first.Round != 1 {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		pass(time.Minute)
+		s.wantStatus(first.Run, machine.Compensated)
+		again, err := start(1)
+		if err != nil || !again.Joined || again.Run != first.Run || again.Status != machine.Compensated {
+			t.Errorf("the first once more: %+v, %v", again, err)
+		}
+		refused(3, "the next round of the key is 2")
+		second, err := start(2)
+		if err != nil || second.Joined || second.Round != 2 || second.Run == first.Run {
+			t.Fatalf("the second round: %+v, %v", second, err)
+		}
+		refused(1, "is over; the key is in round 2")
+		pass(time.Minute)
+		s.wantStatus(second.Run, machine.Completed)
+		refused(3, "the run of round 2 is completed")
+		if st, err := start(0); err != nil || st.Run != second.Run || !st.Joined {
+			t.Errorf("without a round: %+v, %v", st, err)
+		}
+	})
+}

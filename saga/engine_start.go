@@ -33,6 +33,11 @@ type StartRequest struct {
 	Labels map[string]string
 	// Join starts nothing: the error is [ErrNoRun] when the key has no run to join.
 	Join bool
+	// Round says which run of the key is meant, from 1; 0 does not say. A start that may
+	// be sent again after a lost answer should say it: the run of that round is then the
+	// answer, also when it was undone meanwhile, and only a start that says the next
+	// round begins anew. A round that is over, or cannot begin yet, is an [InputError].
+	Round uint64
 }
 
 func (r *StartRequest) of() RunKey {
@@ -230,6 +235,9 @@ func (b *beginning) run(w kv.Writer) error {
 	if b.req.Join {
 		return ErrNoRun
 	}
+	if b.req.Round > round {
+		return wrongRound("is %d; the next round of the key is %d", b.req.Round, round)
+	}
 	if ok {
 		if err := supersede(w, b.req.of(), row.Run); err != nil {
 			return err
@@ -290,8 +298,16 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 		b.started, b.work = Started{Run: b.id, Status: status, Round: row.Round}, next
 		return true, nil
 	}
-	if status == machine.Compensated || b.parent == row.Run && status.Terminal() {
+	want := b.req.Round
+	switch {
+	case want != 0 && want < row.Round:
+		return false, wrongRound("is %d, which is over; the key is in round %d", want, row.Round)
+	case want == row.Round && status == machine.Compensated: // a repeated start of what was undone
+	case status == machine.Compensated || b.parent == row.Run && status.Terminal():
 		return false, nil
+	case want > row.Round:
+		return false, wrongRound("is %d; it cannot begin, for the run of round %d is %s", want, row.Round,
+			status)
 	}
 	if b.parent != "" {
 		return false, &machine.Error{Status: status, Problem: "the key has another run, " + row.Run}
@@ -301,6 +317,10 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 	}
 	b.started, b.work = Started{Run: row.Run, Status: status, Round: row.Round, Joined: true}, nil
 	return true, nil
+}
+
+func wrongRound(format string, args ...any) error {
+	return &InputError{Field: "round", Problem: fmt.Sprintf(format, args...) + "; look at the key's last run"}
 }
 
 func (b *beginning) newRun(w kv.Writer, round uint64) *change {

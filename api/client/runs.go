@@ -21,6 +21,10 @@ type StartRun struct {
 	Input json.RawMessage `json:"input,omitempty"`
 	// Labels are for finding the run.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Round says which run of the key is meant, from 1; 0 does not say. Say it where the
+	// start may be sent again after a lost answer: without it, a run that was undone in
+	// the meantime makes room for a new one.
+	Round uint64 `json:"round,omitempty"`
 	// Wait is how long to wait for the end of the run, in whole seconds up to a minute;
 	// the HTTP client's own time-out must be longer.
 	Wait time.Duration `json:"-"`
