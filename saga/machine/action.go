@@ -69,6 +69,8 @@ func (m *move) result(i int) {
 		switch {
 		case st.Signal == OutcomeDone:
 			m.happened(i)
+		case ev.Hold != HoldNone && (st.Doubt || st.Signal != OutcomeRefused && !m.s.Back):
+			m.unmade(i)
 		case st.Doubt:
 			m.unclear(i, NoteRetry)
 		case st.Signal == OutcomeRefused || m.s.Back:
@@ -88,6 +90,19 @@ func (m *move) result(i int) {
 		}
 		m.unclear(i, NoteUnknown)
 	}
+}
+
+// unmade: the call could not be made, and no pause mends that. Nor may the run be
+// undone for it: what keeps a program from making the call probably keeps it from
+// undoing the others too, and the order is not to blame.
+func (m *move) unmade(i int) {
+	_, st := m.at(i)
+	st.Status, st.NextAt = Ready, m.now
+	if st.Doubt {
+		st.Status = Unknown
+	}
+	st.Tries--
+	m.hold(m.ev.Hold, i, m.ev.Text)
 }
 
 // answered: the callee has taken the action on.
@@ -169,7 +184,8 @@ func (m *move) refused(i int, cause Cause) {
 		if st.Tries >= step.Act.Attempts || step.NoAction {
 			st.Status = Refused
 			m.hold(HoldForward, i,
-				"after the point of no return, step "+step.Name+" does not succeed: "+st.Error)
+				"after the point of no return, step "+step.Name+" does not succeed: "+st.Error+"; retry "+
+					"tries it again, mark_done says that it happened, skip goes on without it")
 		}
 		return
 	}
@@ -208,9 +224,20 @@ func (m *move) resolve(i int) {
 			st.Undo, st.NextAt = UndoDue, m.now
 		}
 	default:
-		m.hold(HoldUnknown, i, "it is not known whether step "+step.Name+" happened; "+
-			"find out and mark it as done or not done")
+		m.hold(HoldUnknown, i, "it is not known whether step "+step.Name+" happened; "+m.markIt(i))
 	}
+}
+
+// markIt says how a person resolves a step in doubt, and what comes of it.
+func (m *move) markIt(i int) string {
+	done, not := "the run goes on", "the step is sent again"
+	switch _, st := m.at(i); {
+	case m.s.Back:
+		done, not = "it is undone", "there is nothing to undo"
+	case st.TimedOut:
+		not = "it counts as refused"
+	}
+	return "find out and mark it as done or not done: after mark_done " + done + ", after mark_not_done " + not
 }
 
 // maySend reports that an unknown step can be resolved by sending it again.
@@ -231,6 +258,16 @@ func (m *move) found(i int) {
 		return
 	}
 	ev := &m.ev
+	switch {
+	case ev.Hold != HoldNone:
+		m.hold(ev.Hold, i, ev.Text)
+		return
+	case ev.Begun && step.Await && !st.TimedOut && !m.s.Back: // else its signal is no longer waited for
+		st.Output = ev.Data
+		m.released(i)
+		m.answered(i)
+		return
+	}
 	switch ev.Outcome {
 	case OutcomeDone:
 		st.Output = ev.Data

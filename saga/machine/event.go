@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -75,24 +77,45 @@ const (
 	Operate
 )
 
-// Verb is an act of a person.
+// Verb is an act of a person on a run that has not ended. The machine believes it.
+// Where the state does not allow it an [*Error] says why, and nothing changes.
+//
+//	verb           step in doubt or held           undo due or stuck
+//	retry          looked up or sent again         sent again
+//	mark_done      done: the run goes on           undone: the one before it is next
+//	mark_not_done  sent again, or as refused       sent again
+//	skip           left out: the run goes on       its effect stands; the run ends closed
+//	cancel         the run is undone               -
+//	close          the run ends at once; what stands, stands
 type Verb uint8
 
 // The verbs.
 const (
-	// Retry makes what waits due now, and begins to count its tries anew.
+	// Retry makes what waits due now, and begins to count its tries anew: a pause ends;
+	// a step in doubt is looked up, or sent again under its key while the callee knows
+	// that; a step that failed and a stuck undo are sent again. A run that the engine
+	// could not work on goes on, so correct that first.
 	Retry Verb = iota + 1
-	// Cancel has the run undone.
+	// Cancel has the run undone: no further step is sent, and what was done is undone,
+	// the last step first. After the pivot has been sent it is refused.
 	Cancel
-	// MarkDone says that the action of Step happened, or its undo when that is due or
-	// stuck. Data is the output of the action.
+	// MarkDone says that the action of Step happened, and Data is its output: the run
+	// goes on with the next step, or undoes this one if it is being undone. If the undo
+	// of Step is due or stuck it says that this happened: the step before it is next.
+	// If that is not true, what did not happen is missing, and nobody looks again.
 	MarkDone
-	// MarkNotDone says the opposite.
+	// MarkNotDone says that the action of Step did not happen. It is then SENT AGAIN,
+	// with the same key; if that is not true and the callee does not honour keys, twice.
+	// Where it waited for its signal, or the signal did not come in time, or the run is
+	// being undone, it counts as refused instead: the run is undone without it. If the
+	// undo of Step is due or stuck, the undo is sent again.
 	MarkNotDone
-	// Skip does without the action of Step, or lets its effect stand when it is to be
-	// undone.
+	// Skip goes on without the action of Step; later steps find no output of it. If the
+	// run is being undone it lets the effect of Step stand and undoes those before it;
+	// the run then ends as closed, for something of it stands.
 	Skip
-	// Close ends the run as it is.
+	// Close ends the run as it is: nothing more is sent or undone, whatever stands or is
+	// in doubt stays so, and the business key stays taken. Only a rerun makes it anew.
 	Close
 )
 
@@ -100,6 +123,14 @@ var verbNames = [...]string{"", "retry", "cancel", "mark_done", "mark_not_done",
 
 // String returns the name; the names are a closed set.
 func (v Verb) String() string { return name(verbNames[:], int(v)) }
+
+// ParseVerb returns the verb with the name; the error lists the names there are.
+func ParseVerb(name string) (Verb, error) {
+	if i := slices.Index(verbNames[1:], name); i >= 0 {
+		return Verb(i + 1), nil
+	}
+	return 0, fmt.Errorf("saga: %q is no verb; the verbs are %s", name, strings.Join(verbNames[1:], ", "))
+}
 
 // Event is one event; which fields count depends on its kind.
 type Event struct {
@@ -113,12 +144,17 @@ type Event struct {
 	Data []byte
 	// Text and Code are for people and programs: an error, a reason.
 	Text, Code string
+	// Begun: a look-up with an unknown outcome found that the action has happened and its
+	// signal is still to come. Data is its output.
+	Begun bool
 	// Sending: an earlier call of the step goes on, so that what a look-up does not find
 	// may be sent still.
 	Sending bool
 	At      time.Time
 	Verb    Verb
-	Hold    Hold
+	// Hold is why a run is parked. With the outcome retry, or of a look-up, it says that
+	// the call could not be made at all, which no pause mends: the run is held for it.
+	Hold Hold
 	// Random spreads pauses.
 	Random uint32
 }

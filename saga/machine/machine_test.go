@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +103,10 @@ func (p *play) event(t *testing.T, w []string) Event {
 			ev.Step = i
 		} else if x == "sending" {
 			ev.Sending = true
+		} else if x == "begun" {
+			ev.Begun = true
+		} else if x == "unmade" {
+			ev.Outcome, ev.Hold = OutcomeRetry, HoldBroken
 		} else if o, ok := outcomes[x]; ok {
 			ev.Outcome = o
 		}
@@ -232,6 +237,12 @@ func (p *play) line(t *testing.T, line string) {
 		}
 		got = "error " + e.Problem
 	}
+	if s := &p.state; err == nil && (s.Status == Stuck || s.Hold != HoldNone && s.Hold != HoldBroken) {
+		names := func(verb string) bool { return strings.Contains(s.Reason, verb+" ") }
+		if !slices.ContainsFunc(verbNames[1:], names) {
+			t.Errorf("%s\n a person is not told what to do: %s", line, s.Reason)
+		}
+	}
 	want = strings.Join(strings.Fields(want), " ")
 	if rest, ok := strings.CutSuffix(want, " because none"); ok {
 		want = rest
@@ -241,6 +252,20 @@ func (p *play) line(t *testing.T, line string) {
 	}
 	if got != want && (err == nil || !strings.HasPrefix(want, "error ") || !strings.Contains(got, want[6:])) {
 		t.Errorf("%s\n got: %s", line, got)
+	}
+}
+
+func TestVerbsAreReadByTheirNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range verbs {
+		if v, err := ParseVerb(name); v != want || err != nil || v.String() != name {
+			t.Errorf("%q is %v, %v", name, v, err)
+		}
+	}
+	for _, name := range []string{"", "Retry", "markdone", "(7)"} {
+		if v, err := ParseVerb(name); err == nil || v != 0 || !strings.Contains(err.Error(), "mark_not_done") {
+			t.Errorf("%q is %v, %v", name, v, err)
+		}
 	}
 }
 

@@ -198,7 +198,8 @@ func (m *move) advance() bool {
 		m.resolve(i) // its look-up is gone: the step has other options than when it was sent
 		return true
 	case m.s.Back && st.Status == Done && st.Undo == UndoNone && !step.HasUndo:
-		m.hold(HoldIrreversible, i, "step "+step.Name+" stands and cannot be undone")
+		m.hold(HoldIrreversible, i, "step "+step.Name+" stands and cannot be undone; skip "+
+			"lets it stand and undoes those before it, mark_not_done says that nothing of it stands")
 	case m.s.Back && st.Status == Done && st.Undo == UndoNone:
 		st.Undo, st.NextAt = UndoDue, time.Time{}
 		return true
@@ -296,7 +297,8 @@ func (m *move) back(cause Cause, i int, text string) {
 	for j := range m.s.Steps {
 		step, st := m.at(j)
 		if cause != CauseCancelled && st.Status == Done && step.Irreversible {
-			m.hold(HoldIrreversible, j, fmt.Sprintf("step %s failed (%s), and step %s cannot be undone",
+			m.hold(HoldIrreversible, j, fmt.Sprintf("step %[1]s failed (%[2]s), and step %[3]s cannot be "+
+				"undone; retry tries step %[1]s again, skip goes on without it, cancel undoes what can be undone",
 				m.def.Steps[i].Name, text, step.Name))
 			m.s.Deadline = time.Time{}
 			return

@@ -156,4 +156,70 @@ var hostile = map[string]string{
 		0s cancel           -> compensated a=skipped tell
 		1s signal a done    -> compensated a=skipped correct:a
 		1s correction a     -> compensating a=done/due undo:a`,
+
+	"a call that cannot be made waits for a person, and nothing is undone": `
+		step a undo
+		step b undo n=1
+		0s begin           -> running a=started call:action:a#1
+		0s result done     -> running a=done b=ready action:b
+		0s begin           -> running a=done b=started call:action:b#1
+		0s result unmade   -> held a=done b=ready tell
+		9s wake            -> held a=done b=ready
+		9s retry           -> running a=done b=ready action:b@0s
+		9s begin           -> running a=done b=started call:action:b#2
+		9s result unmade   -> held a=done b=ready tell
+		9s cancel          -> compensating a=done/due b=refused undo:a
+		9s begin           -> compensating a=done/started b=refused call:undo:a#1
+		9s result unmade   -> stuck a=done/stuck b=refused tell
+		9s retry           -> compensating a=done/due b=refused undo:a@9s`,
+
+	"a call that cannot be made says nothing of the one before it": `
+		step a undo key=1h
+		0s begin           -> running a=started call:action:a#1
+		0s result unknown  -> running a=unknown? action:a@1s
+		1s begin           -> running a=started? call:action:a#2
+		1s result unmade   -> held a=unknown? tell
+		2s retry           -> running a=unknown? action:a@2s
+		2s begin           -> running a=started? call:action:a#3
+		2s signal a done   -> running a=started?
+		2s result unmade   -> completed a=done tell`,
+
+	"a look-up that cannot be made is not counted": `
+		step a undo check=1s n=1
+		0s begin           -> running a=started call:action:a#1
+		0s result unknown  -> running a=unknown? check:a@1s
+		1s found a unmade  -> held a=unknown? tell
+		2s retry           -> running a=unknown? check:a@2s
+		2s found a done    -> completed a=done tell`,
+
+	"what is looked up and has begun waits for its signal again": `
+		step a undo await=10s check=1s
+		step b
+		0s  begin                 -> running a=started call:action:a#1
+		1s  restart               -> running a=unknown? check:a@1s
+		1s  found a begun out=x   -> running a=waiting
+		2s  signal a done         -> running a=done b=ready action:b`,
+
+	"what has begun and is not signalled in time is looked up as ever": `
+		step a undo await=10s check=1s n=2
+		0s  begin                 -> running a=started call:action:a#1
+		1s  restart               -> running a=unknown? check:a@1s
+		1s  found a begun         -> running a=waiting
+		10s wake                  -> running a=waiting
+		11s wake                  -> running a=unknown check:a@11s
+		11s found a begun         -> running a=unknown check:a@12s
+		12s found a begun         -> held a=unknown tell`,
+
+	"what has begun is no end of a step that awaits nothing": `
+		step a check=1s n=1
+		0s  begin                 -> running a=started call:action:a#1
+		0s  result unknown        -> running a=unknown? check:a@1s
+		1s  found a begun         -> held a=unknown? tell`,
+
+	"what has begun is no end of a step that is being undone": `
+		step a undo await check=1s n=1
+		0s  begin                 -> running a=started call:action:a#1
+		1s  restart               -> running a=unknown? check:a@1s
+		1s  cancel                -> compensating a=unknown? check:a@1s
+		1s  found a begun         -> held a=unknown? tell`,
 }

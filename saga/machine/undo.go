@@ -33,6 +33,10 @@ func (m *move) undoResult(i int) {
 	case OutcomeRefused:
 		m.stuck(i, "the undo was refused: "+ev.Text)
 	default:
+		if ev.Hold != HoldNone {
+			m.stuck(i, ev.Text)
+			return
+		}
 		st.UndoDoubt = st.UndoDoubt || ev.Outcome != OutcomeRetry
 		next := m.now.Add(step.Undo.delay(st.UndoTries, ev.After, ev.Random))
 		switch {
@@ -57,9 +61,14 @@ func (m *move) undone(i int) {
 }
 
 func (m *move) stuck(i int, text string) {
-	_, st := m.at(i)
+	step, st := m.at(i)
 	st.Undo, st.NextAt = UndoStuck, time.Time{}
-	m.s.Reason = "step " + st.Name + ": " + text
+	again := "retry"
+	if st.UndoDoubt && !m.now.Before(st.UndoFirst.Add(step.UndoKeyValidFor)) {
+		again = "mark_not_done"
+	}
+	m.s.Reason = "step " + st.Name + ": " + text + "; " + again + " sends the undo again, mark_done says " +
+		"that it happened, skip lets the step stand"
 	m.note(NoteUndoStuck, i, text)
 }
 
@@ -89,7 +98,8 @@ func (m *move) standsAgain(i int, at time.Time) {
 
 func (m *move) holdEvidence(i int) {
 	m.hold(HoldEvidence, i, "step "+m.s.Steps[i].Name+" succeeded, and it is not known whether that was "+
-		"before its undo; find out and mark it as done if it stands, as not done if it does not")
+		"before its undo; find out and mark it: mark_done if it stands (it is undone again), mark_not_done "+
+		"if it does not")
 }
 
 // signal takes in a word of the callee that came by another way than the reply.
@@ -143,7 +153,8 @@ func (m *move) conflict(i int) {
 		return
 	}
 	if st.Undo == UndoNone && st.Status != Refused && st.Status != Skipped {
-		m.hold(HoldContradiction, i, "step "+st.Name+" was reported as done, and then as refused")
+		m.hold(HoldContradiction, i, "step "+st.Name+" was reported as done, and then as refused; find "+
+			"out: retry goes on with it as done, mark_not_done takes it as refused")
 	}
 }
 
@@ -152,8 +163,7 @@ func (m *move) contradiction(i int) {
 	_, st := m.at(i)
 	st.Status, st.Doubt = Unknown, true
 	m.note(NoteConflict, i, m.ev.Outcome.String()+" by reply")
-	m.hold(HoldContradiction, i, "the reply and the signal of step "+st.Name+" contradict each other; "+
-		"find out and mark it as done or not done")
+	m.hold(HoldContradiction, i, "the reply and the signal of step "+st.Name+" contradict each other; "+m.markIt(i))
 }
 
 // evidence: the action of step i happened, as became known by a signal or by a
