@@ -20,9 +20,8 @@ import (
 //
 //	action func(ctx context.Context, c *saga.Call) ([]byte, error)
 //	undo   func(ctx context.Context, c *saga.Call) error
-//	Check  func(ctx context.Context, c *saga.Call) (output []byte, found bool, err error)
 //
-// The bytes are JSON and must not be changed.
+// with [CheckCall] in the place of [Check]. The bytes are JSON and must not be changed.
 type Call struct {
 	// Run, Definition, Version, Key and Round name the run; Step is the step.
 	Run, Definition, Version, Key string

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -25,7 +26,7 @@ const (
 
 // StepOptions lists the options that only steps of a [Definition] take: [Attempts],
 // [UndoAttempts], [Backoff], [Pivot], [Irreversible], [NothingToUndo],
-// [UndoWhenAbsent], [UndoKeyValidFor], [AwaitSignal], [AwaitFor], [Host].
+// [UndoWhenAbsent], [UndoKeyValidFor], [AwaitSignal], [AwaitFor], [CheckCall], [Host].
 type StepOptions struct{}
 
 // stepSettings are the settings that only steps have; the zero value is none.
@@ -99,6 +100,12 @@ func AwaitFor(d time.Duration) Option {
 			s.awaitFor = -1
 		}
 	})
+}
+
+// CheckCall is [Check] for untyped functions, see [Call]: output is JSON. What it
+// answers means what it means there.
+func CheckCall(look func(ctx context.Context, c *Call) (output []byte, found bool, err error)) Option {
+	return Option{func(s *settings) { s.check = look }}
 }
 
 // Host names what the step's calls go to, for the bound of calls per host. It is

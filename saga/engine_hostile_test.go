@@ -445,7 +445,7 @@ func TestAFunctionThatIgnoresItsContextIsNotSentBeside(t *testing.T) {
 		}, o.undo("charge"), Check(o.check("charge")), SettlesAfter(time.Minute), Attempts(100))}
 	}
 	inTill(t, defs, func(t *testing.T, s *till) {
-		s.forgets = true // a second call would be a second charge
+		s.forgets = map[string]bool{"charge": true} // a second call would be a second charge
 		s.completed()
 		s.wantLedger("charge=1")
 		if len(s.keys["charge"]) != 1 || len(s.keys["check charge"]) < 10 {
@@ -637,5 +637,27 @@ func TestAnUndoThatMustNotComeTwiceAfterAKill(t *testing.T) {
 		settle()
 		s.wantStatus(id, machine.Stuck)
 		s.wantCalls("charge, order, undo charge")
+	})
+}
+
+// Untyped functions have an untyped look-up.
+func TestUntypedStepsAreLookedUp(t *testing.T) {
+	var asked []string
+	defs := func(o *outside) []*Definition {
+		return []*Definition{New("raw").Step("charge", func(ctx context.Context, c *Call) ([]byte, error) {
+			return nil, o.perform(ctx, "charge", func() {})
+		}, func(context.Context, *Call) error { return nil },
+			CheckCall(func(_ context.Context, c *Call) ([]byte, bool, error) {
+				asked = append(asked, c.DownstreamKey, c.ActionKey, c.Kind.String())
+				return []byte(`"found"`), true, nil
+			}))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"lost"}
+		v := s.completed()
+		key := s.keys["charge"][0]
+		if string(v.State.Steps[0].Output) != `"found"` || !slices.Equal(asked, []string{key, key, "check"}) {
+			t.Errorf("the output is %s, asked was %v", v.State.Steps[0].Output, asked)
+		}
 	})
 }

@@ -23,18 +23,20 @@ import (
 // outside is the world that sagas act on, with its own ledger.
 type outside struct {
 	mu      sync.Mutex
-	forgets bool                // it does not honour keys
+	forgets map[string]bool     // steps of which it does not honour the keys
 	plan    map[string][]string // call → how its next ones end; see perform
 	calls   []string            // "charge", "undo charge", "check charge"
 	keys    map[string][]string // call → the keys that were sent, in order
 	stands  map[string][]string // step → keys of the effects that stand
+	effects map[string]int      // key → how often its effect happened
 	before  func(call string)   // is told of every call, before and after its effect
 	after   func(call string)
 	fault   func(call string, effect func() error) error
 }
 
 func newOutside() *outside {
-	return &outside{plan: map[string][]string{}, keys: map[string][]string{}, stands: map[string][]string{}}
+	return &outside{plan: map[string][]string{}, keys: map[string][]string{}, stands: map[string][]string{},
+		effects: map[string]int{}}
 }
 
 // errNoReply is no mark: the outcome is unknown.
@@ -106,8 +108,9 @@ func (o *outside) act(step string) func(context.Context, order) (receipt, error)
 	return func(ctx context.Context, in order) (receipt, error) {
 		key := DownstreamKey(ctx)
 		err := o.perform(ctx, step, func() {
-			if o.forgets || !slices.Contains(o.stands[step], key) {
+			if o.forgets[step] || !slices.Contains(o.stands[step], key) {
 				o.stands[step] = append(o.stands[step], key)
+				o.effects[key]++
 			}
 		})
 		return receipt{Order: in.ID, Key: key}, err
