@@ -44,20 +44,23 @@ func TestVersionsOfADocument(t *testing.T) {
 		{FromAPI, doc("x"), "3 api true"},                 // back again is a new version
 		{FromAPI, versioned("blue", "y"), "blue api true"},
 		{FromAPI, versioned("blue", "y"), "blue api false"},
-		{FromAPI, versioned("blue", "z"), `definition "a" version "blue" is there with other content; give the document ` +
-			`another version`},
+		{FromAPI, versioned("blue", "z"),
+			`definition "a" version "blue" is there with other content; give the document ` +
+				`another version`},
 		{FromAPI, doc("x"), "4 api true"},
 		{FromAPI, versioned("blue", "y"), "blue api false"}, // which makes it the latest again
 		{FromAPI, versioned("5", "y"), "5 api true"},
 		{FromAPI, doc("q"), "6 api true"}, // 5 is taken
 		// the same content from a file has other rights, so it is another version
-		{FromFile, versioned("blue", "y"), `definition "a" version "blue" is there from another origin (api), with other ` +
-			`rights; give the document another version`},
+		{FromFile, versioned("blue", "y"),
+			`definition "a" version "blue" is there from another origin (api), with other ` +
+				`rights; give the document another version`},
 		{FromFile, doc("q"), "7 file true"},
 		{FromFile, doc("q"), "7 file false"},
 		// what a file says is the operator's
-		{FromAPI, doc("q"), `definition "a" is given by a file of the configuration; change the file, or post it under ` +
-			`another name`},
+		{FromAPI, doc("q"),
+			`definition "a" is given by a file of the configuration; change the file, or post it under ` +
+				`another name`},
 	} {
 		if got := r.putAs(c.from, c.src); got != c.want {
 			t.Errorf("put %d is %s, want %s", i+1, got, c.want)
@@ -125,7 +128,8 @@ func TestGetAndList(t *testing.T) {
 		}
 		for _, s := range page {
 			all += s.Name + s.Version + " "
-			if s.Source != nil || len(s.Steps) != 1 || s.CreatedAt.IsZero() || s.Title != s.Name || !s.Latest {
+			if s.Source != nil || len(s.Steps) != 1 || s.CreatedAt.IsZero() || s.Title != s.Name ||
+				!s.Latest {
 				t.Errorf("%+v", s)
 			}
 		}
@@ -164,7 +168,8 @@ func TestCheckStoresNothing(t *testing.T) {
 		t.Error(err)
 	}
 	r.putAs(FromAPI, doc("x"))
-	if s, created, err := r.book.Check(t.Context(), []byte(doc("x")), FromAPI); err != nil || created || s.Version != "1" {
+	if s, created, err := r.book.Check(t.Context(), []byte(doc("x")),
+		FromAPI); err != nil || created || s.Version != "1" {
 		t.Error(s, created, err)
 	}
 	if _, _, err := r.book.Check(t.Context(), []byte("name: 1"), FromAPI); !errors.Is(err, ErrInvalid) {
@@ -178,12 +183,14 @@ func TestSecretsThatAreNotConfiguredAreProblems(t *testing.T) {
 	r.book.cfg.Secrets = func() []string { return []string{"gateway"} }
 	src := "name: a\nsteps:\n- {name: b, call: {url: 'https://h/', headers: {A: '${secrets.gatewya}'}}}\n"
 	if _, _, err := r.book.Put(t.Context(), []byte(src), FromFile); err == nil ||
-		!strings.Contains(err.Error(), "3:63: steps[0].call.headers.A: secrets.gatewya is not known; did you mean gateway?") {
+		!strings.Contains(err.Error(), "3:63: steps[0].call.headers.A: secrets.gatewya is not known; did "+
+			"you mean gateway?") {
 		t.Error(err)
 	}
 	r.book.cfg.Secrets = func() []string { return nil }
 	if _, _, err := r.book.PutFile(t.Context(), "a.yaml", []byte(src)); err == nil ||
-		!strings.Contains(err.Error(), "a.yaml:3:63: ") || !strings.Contains(err.Error(), "the configuration has none") {
+		!strings.Contains(err.Error(), "a.yaml:3:63: ") || !strings.Contains(err.Error(), "the "+
+		"configuration has none") {
 		t.Error(err)
 	}
 }
@@ -193,7 +200,8 @@ func TestSecretsThatAreNotConfiguredAreProblems(t *testing.T) {
 func TestSG17_Report35_RunsKeepTheirVersion(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const src = "name: a\nsteps:\n- {name: charge, await: {}}\n- {name: STEP, call: {url: 'http://HOST/STEP'}}\n"
+	const src = "name: a\nsteps:\n- {name: charge, await: {}}\n- {name: STEP, call: {url: " +
+		"'http://HOST/STEP'}}\n"
 	r.put(strings.ReplaceAll(src, "STEP", "old"))
 	before := r.start("a", "o-1", "").Run
 	r.reach(before, waiting("charge"))
@@ -216,7 +224,8 @@ func TestSG17_Report35_RunsKeepTheirVersion(t *testing.T) {
 func TestAVersionThatCannotBeReadIsReported(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.put("name: a\nsteps:\n- {name: charge, await: {}}\n- {name: order, call: {url: 'http://HOST/orders'}}\n")
+	r.put("name: a\nsteps:\n- {name: charge, await: {}}\n- {name: order, call: {url: " +
+		"'http://HOST/orders'}}\n")
 	r.put("name: b\nsteps:\n- {name: order, call: {url: 'http://HOST/orders'}}\n")
 	run := r.start("a", "o-1", "").Run
 	r.reach(run, waiting("charge"))
@@ -244,81 +253,94 @@ func TestAVersionThatCannotBeReadIsReported(t *testing.T) {
 	}
 }
 
-func TestInputIsCheckedAtTheStart(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.put(`name: a
+// declared has an input with every type.
+const declared = `name: a
 input: {order: string, n: int, amount: decimal, paid: bool?, tags: list, o: object, x: any}
 labels: {order: "${input.order}", paid: "${input.paid ?? nil}", key: "${run.key}", fixed: 1}
 steps:
 - {name: b, await: {}}
-`)
-	good := map[string]string{"order": `"o"`, "n": "3", "amount": "1.50", "tags": "[]", "o": "{}", "x": "null"}
-	input := func(field, value string) string {
-		parts := []string{}
-		for _, k := range sortedKeys(good) {
-			v := good[k]
-			if k == field {
-				v = value
-			}
-			if v != "" {
-				parts = append(parts, fmt.Sprintf("%q:%s", k, v))
-			}
+`
+
+// goodInput is an input for it in which one field has another value; "" leaves it out.
+func goodInput(field, value string) string {
+	fields := map[string]string{"order": `"o"`, "n": "3", "amount": "1.50", "tags": "[]", "o": "{}",
+		"x": "null"}
+	fields[field] = value
+	parts := []string{}
+	for _, k := range sortedKeys(fields) {
+		if fields[k] != "" {
+			parts = append(parts, fmt.Sprintf("%q:%s", k, fields[k]))
 		}
-		if _, there := good[field]; !there && value != "" {
-			parts = append(parts, fmt.Sprintf("%q:%s", field, value))
-		}
-		return "{" + strings.Join(parts, ",") + "}"
 	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+func TestInputIsCheckedAtTheStart(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, declared)
 	for _, c := range []struct{ field, value, want string }{
-		{"order", `"o"`, ""}, {"amount", `"12.50"`, ""}, {"amount", `-7`, ""}, {"paid", `true`, ""}, {"paid", `null`, ""},
-		{"x", ``, ""}, {"x", `[1]`, ""}, {"n", `-0`, "saga: input.n is no whole number; write it as 12"},
-		{"order", ``, "saga: input.order is missing; it is text"},
-		{"order", `null`, "saga: input.order is missing; it is text"},
-		{"order", `1`, "saga: input.order is a number; it must be text"},
-		{"n", `1.0`, "saga: input.n is no whole number; write it as 12"},
-		{"n", `1e3`, "saga: input.n is no whole number; write it as 12"},
-		{"n", `"1"`, "saga: input.n is text; it must be a whole number"},
-		{"amount", `"1,50"`, "saga: input.amount is no decimal; write it as 12.50 or \"12.50\""},
-		{"amount", `"1e3"`, "saga: input.amount is no decimal; write it as 12.50 or \"12.50\""},
-		{"amount", `1e3`, "saga: input.amount is no decimal without an exponent; write it as 12.50"},
-		{"amount", `true`, "saga: input.amount is true or false; it must be a decimal, as a number or as text"},
-		{"amount", strings.Repeat("9", 201), "saga: input.amount has more than 200 digits"},
-		{"paid", `"yes"`, "saga: input.paid is text; it must be true or false"},
-		{"tags", `{}`, "saga: input.tags is an object; it must be a list"},
-		{"o", `[]`, "saga: input.o is a list; it must be an object"},
-		{"ordr", `1`, "saga: input.ordr is not declared; did you mean order?; the definition declares amount, n, o, " +
+		{"order", `"o"`, ""}, {"amount", `"12.50"`, ""}, {"amount", `-7`, ""}, {"paid", `true`, ""},
+		{"paid", `null`, ""}, {"x", ``, ""}, {"x", `[1]`, ""},
+		{"order", ``, "order is missing; it is text"},
+		{"order", `null`, "order is missing; it is text"},
+		{"order", `1`, "order is a number; it must be text"},
+		{"n", `-0`, "n is no whole number; write it as 12"},
+		{"n", `1.0`, "n is no whole number; write it as 12"},
+		{"n", `1e3`, "n is no whole number; write it as 12"},
+		{"n", `"1"`, "n is text; it must be a whole number"},
+		{"amount", `"1,50"`, "amount is no decimal; write it as 12.50 or \"12.50\""},
+		{"amount", `"1e3"`, "amount is no decimal; write it as 12.50 or \"12.50\""},
+		{"amount", `1e3`, "amount is no decimal without an exponent; write it as 12.50"},
+		{"amount", `true`, "amount is true or false; it must be a decimal, as a number or as text"},
+		{"amount", strings.Repeat("9", 201), "amount has more than 200 digits"},
+		{"amount", `"` + strings.Repeat("9", 201) + `"`, "amount has more than 200 digits"},
+		{"paid", `"yes"`, "paid is text; it must be true or false"},
+		{"tags", `{}`, "tags is an object; it must be a list"},
+		{"o", `[]`, "o is a list; it must be an object"},
+		{"ordr", `1`, "ordr is not declared; did you mean order?; the definition declares amount, n, o, " +
 			"order, paid, tags, x"},
 	} {
-		req := saga.StartRequest{Definition: "a", Key: "k", Input: []byte(input(c.field, c.value))}
-		err := r.book.Prepare(&req)
+		err := d.CheckInput([]byte(goodInput(c.field, c.value)))
 		if c.want == "" && err == nil {
 			continue
 		}
-		if err == nil || err.Error() != c.want || !errors.Is(err, saga.ErrInput) {
+		if err == nil || err.Error() != "saga: input."+c.want || !errors.Is(err, saga.ErrInput) {
 			t.Errorf("%s = %s gives %v, want %s", c.field, c.value, err, c.want)
 		}
 	}
-	for in, want := range map[string]string{"": "saga: input.amount is missing; it is a number", "[]": "saga: input is a " +
-		"list; it must be an object", "{": "saga: input is not JSON", "{} {}": "saga: input is more than one JSON value"} {
-		req := saga.StartRequest{Definition: "a", Key: "k", Input: []byte(in)}
-		if err := r.book.Prepare(&req); err == nil || err.Error() != want {
+	for in, want := range map[string]string{
+		"": "input.amount is missing; it is a number", "[]": "input is a list; it must be an object",
+		"{": "input is not JSON", "{} {}": "input is more than one JSON value",
+	} {
+		if err := d.CheckInput([]byte(in)); err == nil || err.Error() != "saga: "+want {
 			t.Errorf("%q gives %v, want %s", in, err, want)
 		}
 	}
-	req := saga.StartRequest{Definition: "a", Key: "k-1", Input: []byte(input("order", `"o-9"`)),
+}
+
+func TestAStartIsPrepared(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.put(declared)
+	req := saga.StartRequest{Definition: "a", Key: "k-1", Input: []byte(goodInput("order", `"o-9"`)),
 		Labels: map[string]string{"fixed": "mine"}}
 	if err := r.book.Prepare(&req); err != nil || req.Version != "1" ||
 		fmt.Sprint(req.Labels) != "map[fixed:mine key:k-1 order:o-9]" {
 		t.Errorf("%+v, %v", req, err)
 	}
+	req = saga.StartRequest{Definition: "a", Key: "k", Input: []byte(`{"order": 1}`)}
+	if err := r.book.Prepare(&req); !errors.Is(err, saga.ErrInput) {
+		t.Error(err)
+	}
+	long := `"` + strings.Repeat("o", 256) + `"`
+	req = saga.StartRequest{Definition: "a", Key: "k", Input: []byte(goodInput("order", long))}
+	err := r.book.Prepare(&req)
+	if err == nil || !strings.Contains(err.Error(), "gives the label order more than") {
+		t.Error(err)
+	}
 	req = saga.StartRequest{Definition: "elsewhere", Key: "k"}
 	if err := r.book.Prepare(&req); err != nil || req.Version != "" {
 		t.Errorf("%+v, %v", req, err)
-	}
-	req = saga.StartRequest{Definition: "a", Key: "k", Input: []byte(input("order", `"`+strings.Repeat("o", 256)+`"`))}
-	if err := r.book.Prepare(&req); err == nil || !strings.Contains(err.Error(), "gives the label order more than 255") {
-		t.Error(err)
 	}
 }
 

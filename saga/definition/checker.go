@@ -105,7 +105,7 @@ func (c *checker) section(n *node, field string, keys ...string) *section {
 		return nil
 	}
 	for _, k := range n.keys {
-		if !slices.Contains(keys, k.text) {
+		if !slices.Contains(keys, k.text) && !c.full() {
 			c.at(k, join(field, k.text), "is not known%s; keys are %s", didYouMean(k.text, keys),
 				strings.Join(keys, ", "))
 		}

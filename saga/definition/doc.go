@@ -10,6 +10,88 @@
 //	err = book.Prepare(&req)                            // checks the input, adds labels
 //	started, err := engine.StartRun(ctx, req)
 //
+// # A document
+//
+//	name: checkout            # stable: part of the keys that callees get
+//	title: Checkout           # for people
+//	version: "7"              # optional: without it a Book numbers the versions
+//	deadline: 15m             # then a run is undone
+//	input: {order: string, amount: decimal, note: string?}
+//	labels: {order: "${input.order}"}
+//	steps:
+//	- name: charge
+//	  call:                   # one HTTP call
+//	    method: POST          # POST (default), PUT, PATCH, DELETE, GET
+//	    url: https://pay.example/charges/${input.order}
+//	    query: {shop: 7}
+//	    headers: {Authorization: "Bearer ${secrets.pay}"}
+//	    body: {amount: "${input.amount}", tell: "${callback_url}"}  # JSON; or form: {…}
+//	    key_header: X-Request-Id   # instead of Idempotency-Key
+//	    timeout: 10s
+//	    outcomes: {done: 2xx, refused: [409, 422], retry: 429, unfinished: 202, unknown: 404}
+//	    refused_if: "${reply.body.status == 'declined'}"   # and retry_if, unfinished_if
+//	  output: {id: "${reply.body.id}"}    # default: the JSON of a body up to 32 KiB
+//	  await:                  # a signal finishes the step
+//	    for: 30m
+//	    done: "${signal.body.status == 'succeeded'}"
+//	    refused: "${signal.body.status == 'failed'}"
+//	    output: {id: "${signal.body.id}"}  # steps.charge.signal; default: the whole body
+//	    at: "${signal.body.time}"          # when it happened: RFC 3339 or seconds
+//	  undo: {url: …, body: {charge: "${output.id}"}}      # as call
+//	  check:                  # a look-up: as call without key and outcomes, GET by default
+//	    url: https://pay.example/charges?key=${key}
+//	    done: "${reply.status == 200 && reply.body.data != []}"
+//	    refused: …
+//	    absent: "${reply.status == 404}"
+//	    output: {id: "${reply.body.data[0].id}"}          # needed where the step has one
+//	  repeatable: 24h         # the callee honours the key for so long; true is 24h
+//	  settles_after: 1m
+//	  undo_when_absent: safe
+//	  undo_key_valid_for: 24h
+//	  retry: {attempts: 5, first: 1s, most: 10m, undo_attempts: 12}
+//	- name: order
+//	  call: {url: …}
+//	  pivot: true             # or irreversible: true, or nothing_to_undo: true
+//
+// JSON of the same shape is as good. Anchors, merge keys and tags of YAML are refused.
+// Types of the input are string, int, decimal (a number, or a text such as "12.50"),
+// bool, object, list and any; with a ? the field may be missing.
+//
+// # Expressions
+//
+// A text may hold ${…}; one that is wholly one expression keeps the type of its value,
+// and $${ stands for ${ itself. The language is that of github.com/expr-lang/expr in a
+// part of it, with values of our own:
+//
+//   - Names: input, steps.<name>.output, steps.<name>.signal, output (in an undo, that
+//     of its own step), reply.status, reply.headers.<name>, reply.body, reply.text,
+//     signal.body, secrets.<name>, run.id, run.key, run.round, run.definition,
+//     run.version, key, action_key (what an undo or a look-up is about), callback_url.
+//     Where a name has no meaning it is a problem of the document.
+//   - Operators: + - * == != < <= > >= && || ! and or not in contains startsWith
+//     endsWith matches ?: ?? and [ ] { } for lists and objects. There is no division:
+//     its result may not be exact.
+//   - Functions: len lower upper trim split join base64 string decimal number sum min
+//     max, and filter map all any none one count find with a predicate: .sku == 'x'.
+//     decimal makes a number that is written as text, number one that is not.
+//   - Numbers are exact decimals; what is only passed on keeps its text.
+//   - A field that is missing is nil, also below one that is missing. A value that is
+//     nil where one is needed is an error, unless nil is written as a result: x ?? nil
+//     is null in a body, and left out in a query, a header and a form.
+//
+// # What goes wrong, and what it means
+//
+//	before the send: a value or a secret is missing,     not done; tried again, then the
+//	a header would break its line                        run is undone
+//	a reply cannot be read: refused_if and its like      unknown: looked up, sent again
+//	or output reads what is not there, the body is no    under the same key, or held
+//	JSON or too long
+//	the default output: the body is no JSON or large     done, with no output
+//	a look-up that is not answered (3xx, 401, 407, 408,  it tells nothing: asked again,
+//	425, 429, 5xx), that none or two of done, refused    then held
+//	and absent claim, or that cannot be read
+//	an undo that cannot be rendered                      not done; then stuck
+//
 // # What is guaranteed
 //
 //   - A document that Parse accepts compiles, and its runs do not fail for what could be

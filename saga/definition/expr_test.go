@@ -1,15 +1,19 @@
 package definition
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"onced/saga"
 )
 
 // world is what the expressions of the tests see.
 const world = `{"a": 1, "b": 2.50, "s": "text", "t": true, "n": null, "list": [1, 2.0, 3], "big": 123456789012345678901234567890.10,
- "items": [{"sku": "x", "count": 2}, {"sku": "y", "count": 5}], "o": {"k": {"deep": "d"}}, "amount": "12.50", "e": 1e3, "huge": 1e999}`
+ "items": [{"sku": "x", "count": 2}, {"sku": "y", "count": 5}], "o": {"k": {"deep": "d"}},
+	"amount": "12.50", "e": 1e3, "huge": 1e999}`
 
 // evaluated is the JSON of an expression over the world as input, or its error.
 func evaluated(t testing.TB, source string, in *typ) string {
@@ -19,8 +23,9 @@ func evaluated(t testing.TB, source string, in *typ) string {
 	if len(problems) > 0 {
 		return "problem: " + problems[0].message
 	}
-	s := &scope{input: []byte(world), call: &saga.Call{Key: "o-1", Run: "run_1", Round: 3, DownstreamKey: "key-1",
-		ActionKey: "key-0"}}
+	s := &scope{input: []byte(world), call: &saga.Call{Key: "o-1", Run: "run_1", Round: 3,
+		DownstreamKey: "key-1",
+		ActionKey:     "key-0"}}
 	v, err := x.value(s)
 	if err != nil {
 		return "error: " + err.Error()
@@ -28,64 +33,26 @@ func evaluated(t testing.TB, source string, in *typ) string {
 	return string(appendJSON(nil, v))
 }
 
+// expressionsFile has an expression a line and below it, after a tab, its value as JSON,
+// its error, or how its problem begins.
+const expressionsFile = "testdata/expressions.txt"
+
 func TestExpressions(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ source, want string }{
-		// values keep their text
-		{`input.b`, `2.50`},
-		{`input.big`, `123456789012345678901234567890.10`},
-		{`input.huge`, `1e999`},
-		{`input.o`, `{"k":{"deep":"d"}}`},
-		{`input.o.k["deep"]`, `"d"`},
-		{`input["s"]`, `"text"`},
-		{`input.list[1]`, `2.0`},
-		{`input.list[9] ?? 'none'`, `"none"`},
-		{`run.round`, `3`}, {`run.id + run.key`, `"run_1o-1"`}, {`key + action_key`, `"key-1key-0"`},
-		// numbers are exact
-		{`0.1 + 0.2`, `0.3`}, {`input.b + input.b`, `5.00`}, {`input.a - 2.5`, `-1.5`}, {`input.b * 3`, `7.50`},
-		{`input.big + 0.05`, `123456789012345678901234567890.15`}, {`1.0 == 1`, `true`}, {`input.e == 1000`, `true`},
-		{`-input.b`, `-2.50`}, {`2 * 3 + 4`, `10`}, {`1_000 + 1`, `1001`}, {`0x10`, `16`},
-		{`decimal(input.amount) * 2`, `"25.00"`}, {`decimal('1.10') + 1`, `"2.10"`},
-		{`number('1.10') + 1`, `2.10`}, {`decimal(input.amount) == 12.5`, `true`},
-		{`decimal(input.amount) > 12.49 && decimal(input.amount) <= 12.5`, `true`}, {`string(input.b) + '!'`, `"2.50!"`},
-		{`9 < 10`, `true`}, {`'9' < '10'`, `false`}, {`sum(input.list)`, `6.0`}, {`min(3, 2.5)`, `2.5`}, {`max(3, 2.5)`, `3`},
-		{`input.huge + 1`, `error: ${input.huge + 1} has a number that has an exponent beyond 200`},
-		{`1.5e3 + 0`, `1500`}, {`.5`, `problem: has a number that JSON does not write so; write 0.5 or 1e3`},
-		// missing fields
-		{`input.nope`, `error: ${input.nope} is missing`}, {`input.nope.deeper`, `error: ${input.nope.deeper} is missing`},
-		{`input.n`, `error: ${input.n} is missing`}, {`input.n ?? nil`, `null`}, {`input.nope ?? 7`, `7`},
-		{`input.nope == nil`, `true`}, {`input.nope == 'x'`, `false`}, {`input.t ? nil : 1`, `null`},
-		{`input.nope + 1`, `error: ${input.nope + 1} computes with what is missing`},
-		{`input.nope < 1`, `error: ${input.nope < 1} compares what is missing`},
-		{`input.nope && true`, `error: ${input.nope && true} has a condition that is missing`},
-		{`input.s.x`, `error: ${input.s.x} reads the field x of text`},
-		{`input.s + 1`, `error: ${input.s + 1} computes with what is text`},
-		// lists and texts
-		{`len(input.items)`, `2`}, {`len('é')`, `1`}, {`len(input.o)`, `1`}, {`len(input.a)`, `error: ${len(input.a)} has len of what is a number`},
-		{`filter(input.items, .count > 2)`, `[{"count":5,"sku":"y"}]`}, {`map(input.items, .sku)`, `["x","y"]`},
-		{`map(input.list, # * 2)`, `[2,4.0,6]`}, {`map(input.list, #index)`, `[0,1,2]`},
-		{`all(input.items, .count > 1)`, `true`}, {`any(input.items, .count > 5)`, `false`}, {`none(input.items, .count > 5)`, `true`},
-		{`one(input.items, .count > 2)`, `true`}, {`count(input.list, # > 1)`, `2`}, {`find(input.items, .sku == 'y').count`, `5`},
-		{`find(input.items, .sku == 'z') ?? 'none'`, `"none"`},
-		{`filter(input.items, any(input.list, # == 2))`, `[{"count":2,"sku":"x"},{"count":5,"sku":"y"}]`},
-		{`map(input.items, {{s: .sku, n: .count + 1}})`, `[{"n":3,"s":"x"},{"n":6,"s":"y"}]`},
-		{`2 in input.list`, `true`}, {`'k' in input.o`, `true`}, {`'x' not in input.o`, `true`}, {`input.s in ['text', 'b']`, `true`},
-		{`input.s contains 'ex' && input.s startsWith 't' && input.s endsWith 't'`, `true`},
-		{`input.s matches '^t.x'`, `true`}, {`upper(input.s) + lower('A') + trim(' b ')`, `"TEXTab"`},
-		{`join(split('a,b', ','), '-')`, `"a-b"`}, {`base64('user:')`, `"dXNlcjo="`}, {`[1, 'a', {b: nil}]`, `[1,"a",{"b":null}]`},
-		{`input.t and not false or false`, `true`}, {`input.t ? 'y' : 'n'`, `"y"`}, {`if input.t { 1 } else { 2 }`, `1`},
-		{`"\u0001\"é"`, "\"\\u0001\\\"é\""},
-		{`input.list | count(# > 1)`, `2`}, {`input?.o?.k.deep`, `"d"`}, {`1 < 2 < 3`, `true`},
-		// what is not there
-		{`now()`, `problem: there is no function now`}, {`date('2020-01-01')`, `problem: there is no function date`},
-		{`toJSON(input)`, `problem: there is no function toJSON`}, {`keys(input.o)`, `problem: there is no function keys`},
-		{`5 / 2`, `problem: the operator / is not supported`}, {`2 ** 3`, `problem: the operator ** is not supported`},
-		{`input.list[1:2]`, `problem: uses a form that is not supported`}, {`'a' matches input.s`, `problem: matches takes a pattern`},
-		{`99999999999999999999`, `problem: is no expression`}, {`{(input.s): 1}`, `problem: a name in an object`},
-	} {
-		if got := evaluated(t, c.source, anyType); got != c.want && !(strings.HasPrefix(c.want, "problem: ") &&
-			strings.HasPrefix(got, c.want)) {
-			t.Errorf("%s is\n %s, want\n %s", c.source, got, c.want)
+	text, err := os.ReadFile(expressionsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(cases) < 2*90 {
+		t.Fatalf("there are only %d cases", len(cases)/2)
+	}
+	for i := 0; i+1 < len(cases); i += 2 {
+		source, want := cases[i], strings.TrimPrefix(cases[i+1], "\t")
+		got := evaluated(t, source, anyType)
+		begins := strings.HasPrefix(want, "problem: ") && strings.HasPrefix(got, want)
+		if got != want && !begins {
+			t.Errorf("%s is\n %s, want\n %s", source, got, want)
 		}
 	}
 }
@@ -128,7 +95,8 @@ func TestTextsWithExpressions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{`plain`, `plain`}, {`a ${input.s} b ${input.b}`, `a text b 2.50`}, {`$${input.s}`, `${input.s}`},
-		{`$5 and $ and }`, `$5 and $ and }`}, {`${'}'}${"}"}${` + "`}`" + `}`, `}}}`}, {`${'it\'s }'}`, `it's }`},
+		{`$5 and $ and }`, `$5 and $ and }`}, {`${'}'}${"}"}${` + "`}`" + `}`, `}}}`}, {`${'it\'s }'}`,
+			`it's }`},
 		{`${{a: 1}["a"]}`, `1`}, {`${input.t}`, `true`},
 	} {
 		c1 := &checker{reader: &reader{}, used: map[string]bool{}}
@@ -140,6 +108,67 @@ func TestTextsWithExpressions(t *testing.T) {
 		got, _, err := tmpl.render(&scope{input: []byte(world), call: &saga.Call{}})
 		if err != nil || got != c.want {
 			t.Errorf("%s is %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+}
+
+// A value that holds another one over and over is small to make and endless to walk.
+func TestValuesThatHoldThemselvesAreBounded(t *testing.T) {
+	t.Parallel()
+	bomb := `[1]` + strings.Repeat(` | map([#, #, #])`, 100)
+	for source, want := range map[string]string{
+		bomb:                       "error: makes more than",
+		bomb + ` | any(# == [2])`:  "does too much",
+		`[2] in (` + bomb + `)`:    "does too much",
+		`(` + bomb + `) == [1, 2]`: "does too much",
+	} {
+		x, problems := compileExpr(source, &env{input: anyType, used: map[string]bool{}})
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		tmpl := &valueTemplate{x: x, typ: anyType}
+		out, err := tmpl.append(nil, &scope{input: []byte("1"), call: &saga.Call{}})
+		if err == nil || !strings.Contains("error"+err.Error(), want) {
+			t.Errorf("%.60s…: %d bytes, %v; want %s", source, len(out), err, want)
+		}
+	}
+	many := &node{kind: listNode}
+	for range 600 {
+		many.items = append(many.items, &node{kind: stringNode, text: "${input}"})
+	}
+	c := &checker{reader: &reader{}, used: map[string]bool{}}
+	big := []byte(`"` + strings.Repeat("x", 200_000) + `"`)
+	if _, err := c.value(many, "f", &env{input: anyType}).append(nil, &scope{input: big}); err == nil {
+		t.Error("a body of 120 MB is made")
+	}
+}
+
+// Documents that are made to keep the checker busy end soon all the same, with as many
+// problems as anybody reads.
+func TestTheCheckIsBounded(t *testing.T) {
+	t.Parallel()
+	fields := strings.Builder{}
+	for i := range 9000 {
+		fmt.Fprintf(&fields, "field%d: string, ", i)
+	}
+	for name, src := range map[string]string{
+		"fields": "name: a\ninput: {" + fields.String() + "}\nsteps:\n- {name: b, call: {url: 'http://h/" +
+			strings.Repeat("${input.fielx}", 4000) + "'}}\n",
+		"keys": "name: a\n" + strings.ReplaceAll(fields.String(), ", ", "\n"),
+		"deep": "name: a\nsteps: [{name: b, call: {url: 'http://h/${" + strings.Repeat("!",
+			4000) + "true}'}}]\n",
+		"paren": "name: a\nsteps: [{name: b, call: {url: 'http://h/${" + strings.Repeat("(",
+			4000) + "}'}}]\n",
+		"dots": "name: a\nsteps: [{name: b, call: {url: 'http://h/${input" + strings.Repeat(".a",
+			2000) + "}'}}]\n",
+	} {
+		began := time.Now()
+		_, problems := Parse([]byte(src), Options{})
+		if took := time.Since(began); took > 5*time.Second || len(problems) > maxProblems {
+			t.Errorf("%s takes %v and has %d problems", name, took, len(problems))
+		}
+		if size := len(problems.Error()); size > 100_000 {
+			t.Errorf("the problems of %s have %d bytes", name, size)
 		}
 	}
 }

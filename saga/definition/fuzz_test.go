@@ -19,7 +19,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample(f)))
 	f.Add([]byte(two))
 	f.Add([]byte(slow))
-	f.Add([]byte(`{"name": "a", "steps": [{"name": "b", "call": {"url": "http:\/\/h/${input.x}", "body": {"n": 1.50}}}]}`))
+	f.Add([]byte(`{"name": "a", "steps": [{"name": "b",
+		"call": {"url": "http:\/\/h/${input.x}", "body": {"n": 1.50}}}]}`))
 	f.Add([]byte("name: a\nsteps:\n- {name: b, call: {url: 'http://h/${map(input.l, {{a: #}})}'}}\n"))
 	f.Add([]byte("a: &a [*a]\n<<: *a\n? [x]\n: |\n  ${x"))
 	files, _ := filepath.Glob("testdata/*.yaml")
@@ -35,7 +36,8 @@ func FuzzParse(f *testing.F) {
 		}
 		lines := strings.Count(string(src), "\n") + 1
 		for _, p := range problems {
-			if p.Line < 0 || p.Line > lines+1 || p.Column < 0 || p.Message == "" || !utf8.ValidString(p.Message) {
+			if p.Line < 0 || p.Line > lines+1 || p.Column < 0 || p.Message == "" ||
+				!utf8.ValidString(p.Message) {
 				t.Fatalf("the problem has no place or no text: %+v", p)
 			}
 		}
@@ -93,8 +95,10 @@ func usesSteps(d *Document, name string) bool { return len(d.defs) > 0 && d.defs
 // FuzzExpression: any text gives a value that is JSON, an error, or problems; within
 // bounds, the same every time.
 func FuzzExpression(f *testing.F) {
-	for _, s := range []string{`input.a + 1.10`, `map(input.items, {{s: .sku}})`, `input.s matches '^t.x' ? 1 : nil`,
-		`join(split(input.s, ''), "\u0001")`, `filter(input.list, # in [1, 2.0]) | len()`, `-input.b * 3 ?? 'x'`,
+	for _, s := range []string{`input.a + 1.10`, `map(input.items, {{s: .sku}})`,
+		`input.s matches '^t.x' ? 1 : nil`,
+		`join(split(input.s, ''), "\u0001")`, `filter(input.list, # in [1, 2.0]) | len()`,
+		`-input.b * 3 ?? 'x'`,
 		`find(input.items, #index > 0)?.count`, `decimal(input.amount) >= 12.5 and not false`, `((((1))))`} {
 		f.Add(s, world)
 	}
@@ -124,7 +128,8 @@ func FuzzExpression(f *testing.F) {
 				if !equal(v, v) && !strings.ContainsAny(got, "eE") && len(got) < maxDigits {
 					t.Fatalf("%s is %s, which is not equal to itself", source, got)
 				}
-				if _, whole := v.(string); whole && x.typ.kind != anyKind && x.typ.kind != stringKind && !x.typ.amount {
+				text := x.typ.kind == anyKind || x.typ.kind == stringKind || x.typ.amount
+				if _, is := v.(string); is && !text {
 					t.Fatalf("%s is text, its type is %s", source, x.typ.kind)
 				}
 			}
@@ -138,7 +143,8 @@ func FuzzExpression(f *testing.F) {
 
 // FuzzNumber: numbers are those of JSON, and arithmetic agrees with itself.
 func FuzzNumber(f *testing.F) {
-	for _, s := range []string{"0", "-0", "1.50", "1e3", "-12.345e-7", "01", ".5", "5.", "1e", "+1", "1e999999999999"} {
+	for _, s := range []string{"0", "-0", "1.50", "1e3", "-12.345e-7", "01", ".5", "5.", "1e", "+1",
+		"1e999999999999"} {
 		f.Add(s, "0.1")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
@@ -169,11 +175,14 @@ func FuzzNumber(f *testing.F) {
 
 // FuzzReply: whatever a callee answers, what is kept is JSON without the secret.
 func FuzzReply(f *testing.F) {
-	for _, s := range []string{`{"a": "hunter2!\"x"}`, `{"hunter2!\"x": 1}`, `[1e400, "\u0068unter2!\"x"]`, `<p>`, ``, `{} {}`} {
+	for _, s := range []string{`{"a": "hunter2!\"x"}`, `{"hunter2!\"x": 1}`,
+		`[1e400, "\u0068unter2!\"x"]`, `<p>`, ``, `{} {}`} {
 		f.Add(s, `hunter2!"x`)
 	}
-	d := parsed(f, "name: a\nsteps:\n- name: b\n  call: {url: 'http://h/', headers: {A: '${secrets.gateway}'}}\n"+
-		"  output: {body: '${reply.body ?? nil}', text: '${reply.text}', head: '${reply.headers.x ?? nil}'}\n")
+	d := parsed(f, "name: a\nsteps:\n- name: b\n  call: {url: 'http://h/', headers: {A: "+
+		"'${secrets.gateway}'}}\n"+
+		"  output: {body: '${reply.body ?? nil}', text: '${reply.text}', head: '${reply.headers.x ?? "+
+		"nil}'}\n")
 	f.Fuzz(func(t *testing.T, body, secret string) {
 		checkReply(t, d, body, secret)
 	})

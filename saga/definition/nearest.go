@@ -13,16 +13,23 @@ func didYouMean(written string, names []string) string {
 	return ""
 }
 
+// maxNames is how many names are looked at to find the one that was meant.
+const maxNames = 500
+
 // nearest returns the name that differs least from what was written, or "" when none
 // is near.
 func nearest(written string, names []string) string {
 	best, least := "", max(2, len(written)/3)+1
+	names = names[:min(len(names), maxNames)]
 	for _, name := range names {
 		if len(written) > 1 && strings.HasPrefix(name, written) {
 			return name
 		}
 	}
 	for _, name := range slices.Sorted(slices.Values(names)) {
+		if off := len(written) - len(name); off >= least || -off >= least {
+			continue
+		}
 		if d := distance(written, name); d < least && d < max(len(written), len(name)) {
 			best, least = name, d
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -40,6 +39,7 @@ type node struct {
 	text      string // of a scalar: "true", the number as it is written, the text
 	line, col int
 	keys      []*node // of an object
+	names     map[string]bool
 	items     []*node // of a list, or the values of an object
 }
 
@@ -62,7 +62,19 @@ type reader struct {
 	problems Problems
 }
 
+// maxProblems is how many problems are told at once.
+const maxProblems = 100
+
+// full reports that no more problems are told.
+func (r *reader) full() bool { return len(r.problems) >= maxProblems }
+
 func (r *reader) fail(line, col int, field, message string) {
+	if r.full() {
+		return
+	}
+	if len(r.problems) == maxProblems-1 {
+		line, col, field, message = 0, 0, "", "has more problems than these; correct them first"
+	}
 	r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: col, Field: field,
 		Message: message})
 }
@@ -238,10 +250,14 @@ func (r *reader) keyOfYAML(y *yaml.Node, path string) *node {
 // pair adds a key with its value, unless it is there already.
 func (r *reader) pair(n, key *node, path string, value func(path string) *node) {
 	at := join(path, key.text)
-	if slices.ContainsFunc(n.keys, func(k *node) bool { return k.text == key.text }) {
+	if n.names[key.text] {
 		r.fail(key.line, key.col, at, "is there twice; leave one of them out")
 		return
 	}
+	if n.names == nil {
+		n.names = map[string]bool{}
+	}
+	n.names[key.text] = true
 	v := value(at)
 	n.keys, n.items = append(n.keys, key), append(n.items, v)
 }

@@ -161,29 +161,41 @@ func (c *compiler) equality(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {
 	}
 	not := n.Operator == "!="
 	return both(a, b, func(s *scope, x, y any) (any, error) {
-		return equal(x, y) != not, s.spend(size(x) + size(y))
+		if err := s.spend(size(x) + size(y)); err != nil {
+			return nil, err
+		}
+		return equal(x, y) != not, nil
 	}), boolType.with(false, at.secret || bt.secret)
 }
 
-// size is the work of comparing a value.
+// size is the work of comparing a value. It stops at what is too much: a value can hold
+// another one so often that it could never be walked over.
 func size(v any) int {
+	left := maxWork + 1
+	weigh(v, &left)
+	return maxWork + 1 - left
+}
+
+func weigh(v any, left *int) {
+	if *left <= 0 {
+		return
+	}
 	switch v := v.(type) {
 	case []any:
-		n := len(v)
+		*left--
 		for _, x := range v {
-			n += size(x)
+			weigh(x, left)
 		}
-		return n
 	case map[string]any:
-		n := len(v)
+		*left--
 		for _, x := range v {
-			n += size(x)
+			weigh(x, left)
 		}
-		return n
 	case string:
-		return len(v) / 1024
+		*left -= 1 + len(v)/1024
+	default:
+		*left--
 	}
-	return 0
 }
 
 func (c *compiler) order(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {

@@ -32,13 +32,15 @@ func TestParseTakesTheWholeFormat(t *testing.T) {
 	if got := strings.Join(d.Secrets(), " "); got != "gateway loyalty" {
 		t.Errorf("the secrets are %q", got)
 	}
-	if got := strings.Join(d.Hosts(), " "); got != "127.0.0.1:9001 127.0.0.1:9002 127.0.0.1:9003 127.0.0.1:9004" {
+	if got := strings.Join(d.Hosts(), " "); got != "127.0.0.1:9001 127.0.0.1:9002 127.0.0.1:9003 "+
+		"127.0.0.1:9004" {
 		t.Errorf("the hosts are %q", got)
 	}
 	if d.Name() != "checkout" || d.Title() != "Checkout" || d.Version() != "" || len(d.Steps()) != 4 {
 		t.Errorf("%+v", d)
 	}
-	want := StepInfo{Name: "charge", Method: "POST", URL: "http://127.0.0.1:9003/charges", Undo: true, Check: true,
+	want := StepInfo{Name: "charge", Method: "POST", URL: "http://127.0.0.1:9003/charges", Undo: true,
+		Check: true,
 		Await: true}
 	if got := d.Steps()[2]; got != want {
 		t.Errorf("the step is %+v, want %+v", got, want)

@@ -26,7 +26,8 @@ func rendered(t testing.TB, d *Document, input string, secrets map[string]string
 			return "", errors.New("it is not there")
 		}
 	}
-	c := &saga.Call{Run: "run_1", Key: "o-1", Round: 1, Step: def.name, DownstreamKey: "key-1", Input: []byte(input)}
+	c := &saga.Call{Run: "run_1", Key: "o-1", Round: 1, Step: def.name, DownstreamKey: "key-1",
+		Input: []byte(input)}
 	target := &Target{Version: "1", Origin: FromAPI}
 	s := def.call.newScope(t.Context(), c, target, deps)
 	return def.call.request(s, target)
@@ -45,8 +46,9 @@ steps:
     form: {f: "${input.v}"}
 `)
 	for v, want := range map[string]string{
-		"plain":        "http://h:1/p/plain/q?a=plain&b=1&c=plain",
-		"a/b?c#d&e=f":  "http://h:1/p/a%2Fb%3Fc%23d&e=f/q?a=a%2Fb%3Fc%23d%26e%3Df&b=1&c=a%2Fb%3Fc%23d%26e%3Df",
+		"plain": "http://h:1/p/plain/q?a=plain&b=1&c=plain",
+		"a/b?c#d&e=f": "http://h:1/p/a%2Fb%3Fc%23d&e=f/q?a=a%2Fb%3Fc%23d%26e%3Df&b=1&c=a%2Fb%3Fc%23d%26" +
+			"e%3Df",
 		"../../admin":  "http://h:1/p/..%2F..%2Fadmin/q?a=..%2F..%2Fadmin&b=1&c=..%2F..%2Fadmin",
 		"%2e%2e":       "http://h:1/p/%252e%252e/q?a=%252e%252e&b=1&c=%252e%252e",
 		"ü @:80":       "http://h:1/p/%C3%BC%20@:80/q?a=%C3%BC+%40%3A80&b=1&c=%C3%BC+%40%3A80",
@@ -67,12 +69,16 @@ steps:
 		if got != want {
 			t.Errorf("%q gives\n %s, want\n %s", v, got, want)
 		}
-		if err == nil && (strings.Count(string(req.Body), "&") > 0 || !strings.HasPrefix(string(req.Body), "f=")) {
-			t.Errorf("%q gives the form %s", v, req.Body)
+		if err != nil {
+			continue
+		}
+		if body := string(req.Body); strings.Contains(body, "&") || !strings.HasPrefix(body, "f=") {
+			t.Errorf("%q gives the form %s", v, body)
 		}
 	}
 	for _, input := range []string{`{}`, `{"v": null}`, `{"v": [1]}`, `{"v": {}}`} {
-		if _, err := rendered(t, d, input, nil); err == nil || !strings.HasPrefix(err.Error(), "steps[0].call.") {
+		_, err := rendered(t, d, input, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "steps[0].call.") {
 			t.Errorf("%s: %v", input, err)
 		}
 	}
@@ -87,16 +93,18 @@ steps:
     url: http://h/
     headers: {A: "${input.none ?? nil}", B: "b"}
     query: {none: "${input.none ?? nil}"}
-    body: {z: "${input.n}", a: [1.50, true, null, "x ${input.n} y", "$${n}"], none: "${input.none ?? nil}", o: "${input.o}",
+    body: {z: "${input.n}", a: [1.50, true, null, "x ${input.n} y", "$${n}"],
+      none: "${input.none ?? nil}", o: "${input.o}",
       "a\"b": "<&>"}
 `)
 	req, err := rendered(t, d, `{"n": 1.10, "o": {"z": [], "a": 100000000000000000000.0}}`, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"z":1.10,"a":[1.50,true,null,"x 1.10 y","${n}"],"none":null,"o":{"a":100000000000000000000.0,"z":[]},` +
-		`"a\"b":"<&>"}`
-	if string(req.Body) != want || req.URL != "http://h/" || fmt.Sprint(req.Header) != "map[B:[b]]" || req.Key != "key-1" {
+	want := `{"z":1.10,"a":[1.50,true,null,"x 1.10 y","${n}"],"none":null,` +
+		`"o":{"a":100000000000000000000.0,"z":[]},"a\"b":"<&>"}`
+	if string(req.Body) != want || req.URL != "http://h/" || fmt.Sprint(req.Header) != "map[B:[b]]" ||
+		req.Key != "key-1" {
 		t.Errorf("%s\n%s\n%s\n%v", req.Body, want, req.URL, req.Header)
 	}
 	if req.Trust != egress.Guarded {
@@ -115,11 +123,13 @@ func TestAMissingSecretIsNotDoneAndNamed(t *testing.T) {
 	r.goodShop()
 	v := r.runs(shop, shopInput)
 	r.want(v, machine.Compensated, "")
-	r.wantHistory(v, `the call was not made: steps[0].call.headers.Authorization: ${secrets.loyalty} cannot be read: `+
-		`secret "loyalty": it is not in the configuration`)
+	r.wantHistory(v,
+		`the call was not made: steps[0].call.headers.Authorization: ${secrets.loyalty} cannot be read: `+
+			`secret "loyalty": it is not in the configuration`)
 	r.setSecret("loyalty", "back-again")
 	v = r.end(r.start("checkout", "o-1", shopInput).Run)
-	if v.State.Status != machine.Completed || !strings.Contains(r.sent(callLoyalty)[0], "auth=Bearer back-again") {
+	if v.State.Status != machine.Completed ||
+		!strings.Contains(r.sent(callLoyalty)[0], "auth=Bearer back-again") {
 		t.Errorf("the run is %s: %s", v.State.Status, r.sent(callLoyalty))
 	}
 }
@@ -147,19 +157,22 @@ steps:
 `
 	r := newRig(t)
 	secret, basic := r.secrets["gateway"], "czNjcjN0LSJxdW90ZWQiOg=="
-	r.plan["POST /default"] = []answer{{body: `{"a": "x s3cr3t-\u0022\u0071uoted\" y", "` + basic + `": 1, "b": ["` + basic + `"]}`}}
-	r.plan["POST /text"] = []answer{{body: `<p class="s3cr3t-&#34;quoted&#34;">s3cr3t-%22quoted%22 s3cr3t-"quoted" s3cr3t-\"quoted\"`}}
-	r.plan["POST /mapped?token=loyal-token"] = []answer{{body: `{"t": "loyal-token!", "n": {"u": "https:\/\/onced.test` +
-		`\/v1\/callbacks\/RUN-mapped-1"}}`, header: map[string]string{"X-Echo": "loyal-token"}}}
-	r.plan["POST /last"] = []answer{{status: 422, body: `{"k": "s3cr3t-\"quoted\"", "say": "no"}`}}
+	r.answers("POST /default", answer{body: `{"a": "x s3cr3t-\u0022\u0071uoted\" y", "` + basic +
+		`": 1, "b": ["` + basic + `"]}`})
+	r.answers("POST /text", answer{body: `<p class="s3cr3t-&#34;quoted&#34;">s3cr3t-%22quoted%22 ` +
+		`s3cr3t-"quoted" s3cr3t-\"quoted\"`})
+	r.answers("POST /mapped?token=loyal-token", answer{header: map[string]string{"X-Echo": "loyal-token"},
+		body: `{"t": "loyal-token!", "n": {"u": "https:\/\/onced.test\/v1\/callbacks\/RUN-mapped-1"}}`})
+	r.answers("POST /last", answer{status: 422, body: `{"k": "s3cr3t-\"quoted\"", "say": "no"}`})
 	s := r.put(src)
 	run := r.start(s.Name, "o-1", "").Run
 	v := r.reach(run, waiting("mapped"))
 	r.wantOutput(v, "default", `{"[redacted]":1,"a":"x [redacted] y","b":["[redacted]"]}`)
 	r.wantOutput(v, "text", `"<p class=\"[redacted]\">[redacted] [redacted] [redacted]"`)
-	r.wantOutput(v, "mapped", `{"all":{"n":{"u":"https://onced.test/v1/callbacks/RUN-mapped-1"},"t":"[redacted]!"},`+
-		`"head":"[redacted]","text":"{\"n\":{\"u\":\"https://onced.test/v1/callbacks/RUN-mapped-1\"},`+
-		`\"t\":\"[redacted]!\"}"}`)
+	r.wantOutput(v, "mapped",
+		`{"all":{"n":{"u":"https://onced.test/v1/callbacks/RUN-mapped-1"},"t":"[redacted]!"},`+
+			`"head":"[redacted]","text":"{\"n\":{\"u\":\"https://onced.test/v1/callbacks/RUN-mapped-1\"},`+
+			`\"t\":\"[redacted]!\"}"}`)
 	if err := r.engine.Signal(t.Context(), saga.Signal{Run: run, Step: "mapped"}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +188,8 @@ steps:
 
 func TestTheCallbackURLOfAReplyIsNotKept(t *testing.T) {
 	t.Parallel()
-	d := parsed(t, "name: a\nsteps:\n- {name: b, await: {}, call: {url: 'http://h/', body: {tell: '${callback_url}'}}}\n")
+	d := parsed(t, "name: a\nsteps:\n- {name: b, await: {}, call: {url: 'http://h/', body: {tell: "+
+		"'${callback_url}'}}}\n")
 	c := &saga.Call{Run: "run_1", Step: "b"}
 	s := d.defs[0].call.newScope(t.Context(), c, &Target{}, &Deps{
 		CallbackURL: func(CallbackUse) (string, error) { return "https://x/callbacks/tok", nil }})
@@ -192,7 +206,8 @@ func TestTheCallbackURLOfAReplyIsNotKept(t *testing.T) {
 func TestTrustFollowsTheOrigin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const src = "name: a\nsteps:\n- {name: b, call: {url: 'http://HOST/x'}, retry: {attempts: 2, first: 1ms, most: 1ms}}\n"
+	const src = "name: a\nsteps:\n- {name: b, call: {url: 'http://HOST/x'}, retry: {attempts: 2, first: " +
+		"1ms, most: 1ms}}\n"
 	_, _, err := r.book.Put(t.Context(), []byte(r.text(src)), FromAPI)
 	var problems Problems
 	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Field != "steps[0].call.url" ||

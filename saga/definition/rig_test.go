@@ -156,13 +156,15 @@ func (r *rig) boot() {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if r.engine, err = saga.NewEngine(r.store, saga.Config{Timers: timers, Feed: feed.New(feed.Config{})}); err != nil {
+	if r.engine, err = saga.NewEngine(r.store, saga.Config{Timers: timers,
+		Feed: feed.New(feed.Config{})}); err != nil {
 		r.Fatal(err)
 	}
 	deps := Deps{Caller: caller, Secret: r.secret, CallbackURL: func(u CallbackUse) (string, error) {
 		return fmt.Sprintf("https://onced.test/v1/callbacks/%s-%s-%d", u.Run, u.Step, u.Round), nil
 	}}
-	r.book, err = NewBook(r.store, BookConfig{Engine: r.engine, Deps: deps, Secrets: r.known, CheckURL: client.Check})
+	r.book, err = NewBook(r.store, BookConfig{Engine: r.engine, Deps: deps, Secrets: r.known,
+		CheckURL: client.Check})
 	if err == nil {
 		r.load, err = r.book.Load(r.Context())
 	}
@@ -292,8 +294,11 @@ func (r *rig) wantOutput(v *saga.RunView, step, want string) {
 // reach waits until a run is in a state, told by every change.
 func (r *rig) reach(run string, is func(*saga.RunView) bool) *saga.RunView {
 	r.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for time.Now().Before(deadline) {
+	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+	defer cancel()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for {
 		v, err := r.engine.Get(r.Context(), run)
 		if err != nil {
 			r.Fatal(err)
@@ -301,10 +306,12 @@ func (r *rig) reach(run string, is func(*saga.RunView) bool) *saga.RunView {
 		if is(v) {
 			return v
 		}
-		time.Sleep(time.Millisecond)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			r.Fatalf("the run does not get there; calls: %s\n%s", r.made(), history(v))
+		}
 	}
-	r.Fatalf("the run does not get there; calls: %s", r.made())
-	return nil
 }
 
 func waiting(step string) func(*saga.RunView) bool {

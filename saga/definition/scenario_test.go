@@ -18,8 +18,8 @@ steps:
     headers: {Authorization: "Bearer ${secrets.loyalty}"}}
   output: {spent: "${reply.body.spent}"}
   undo: {url: "http://HOST/points/${input.order}/back", body: {points: "${output.spent}"}}
-  check: {url: "http://HOST/points?key=${key}", done: "${reply.status == 200}", absent: "${reply.status == 404}",
-    output: {spent: "${reply.body.spent}"}}
+  check: {url: "http://HOST/points?key=${key}", done: "${reply.status == 200}",
+    absent: "${reply.status == 404}", output: {spent: "${reply.body.spent}"}}
   settles_after: 1ms
   retry: {first: 1ms, most: 2ms, attempts: 3, undo_attempts: 4}
 - name: charge
@@ -64,7 +64,8 @@ func TestSG03_AGoodRunIsCompletedAndNeverRepeated(t *testing.T) {
 	if got := r.sent(callCharge)[0]; !strings.HasSuffix(got, "\n"+`{"amount":"12.50","spent":100}`) {
 		t.Errorf("the charge was %s", got)
 	}
-	if got := r.sent(callLoyalty)[0]; !strings.Contains(got, "auth=Bearer loyal-token type=application/json") ||
+	got := r.sent(callLoyalty)[0]
+	if !strings.Contains(got, "auth=Bearer loyal-token type=application/json") ||
 		strings.Contains(got, "key= ") {
 		t.Errorf("the loyalty call was %s", got)
 	}
@@ -166,8 +167,8 @@ func TestSG08_AnUndoThatFailsIsTriedAgainWithTheSameKey(t *testing.T) {
 	r.plan[callOrder] = []answer{{status: 422}}
 	r.plan[callBack] = []answer{{status: 500}, {lost: true}, {status: 503}, {status: 200}}
 	v := r.runs(shop, shopInput)
-	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+", "+callOrder+", "+callRefund+strings.Repeat(", "+
-		callBack, 4))
+	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+", "+callOrder+", "+callRefund+
+		strings.Repeat(", "+callBack, 4))
 	sent := r.sent(callBack)
 	for _, s := range sent[1:] {
 		if s != sent[0] {
@@ -189,7 +190,8 @@ func TestSG09_AnUndoThatFailsForEverIsStuck(t *testing.T) {
 		t.Errorf("the alarm is %+v", a)
 	}
 	r.answers(callRefund, answer{status: 200})
-	if _, err := r.engine.Operate(t.Context(), v.Run, saga.Act{Verb: machine.Retry, Step: "charge", Actor: "ann",
+	if _, err := r.engine.Operate(t.Context(), v.Run, saga.Act{Verb: machine.Retry, Step: "charge",
+		Actor:  "ann",
 		Reason: "key renewed"}); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +228,8 @@ func TestReport05_ARetryByAPersonIsAtOnce(t *testing.T) {
 		return v.State.Steps[1].Status == machine.Ready && v.State.Steps[1].Tries == 1
 	})
 	r.answers(callCharge, answer{body: `{"id": "ch_1"}`})
-	if _, err := r.engine.Operate(t.Context(), v.Run, saga.Act{Verb: machine.Retry, Step: "charge", Actor: "ann",
+	if _, err := r.engine.Operate(t.Context(), v.Run, saga.Act{Verb: machine.Retry, Step: "charge",
+		Actor:  "ann",
 		Reason: "it is back"}); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +244,8 @@ func TestReport06_TriesHavePausesBetweenThem(t *testing.T) {
 	r.plan[callOrder] = []answer{{status: 429}}
 	v := r.runs(strings.Replace(shop, "retry: {first: 1ms, most: 2ms, attempts: 3}\n",
 		"retry: {first: 40ms, most: 1s, attempts: 3}\n", 1), shopInput)
-	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+strings.Repeat(", "+callOrder, 3)+", "+callRefund+
+	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+strings.Repeat(", "+callOrder, 3)+", "+
+		""+callRefund+
 		", "+callBack)
 	var sent []saga.HistoryEntry
 	for _, h := range v.History {
@@ -249,7 +253,8 @@ func TestReport06_TriesHavePausesBetweenThem(t *testing.T) {
 			sent = append(sent, h)
 		}
 	}
-	if len(sent) != 3 || sent[1].At.Sub(sent[0].At).Milliseconds() < 20 || sent[2].At.Sub(sent[1].At).Milliseconds() < 40 {
+	if len(sent) != 3 || sent[1].At.Sub(sent[0].At).Milliseconds() < 20 ||
+		sent[2].At.Sub(sent[1].At).Milliseconds() < 40 {
 		t.Errorf("the sends are %+v", sent)
 	}
 }
@@ -266,7 +271,8 @@ func TestReport07_TheDeadlinePassesWhileAStepIsUnknown(t *testing.T) {
 	src = strings.Replace(src, "retry: {first: 1ms, most: 2ms, attempts: 3, undo_attempts: 3}",
 		"retry: {first: 1s, most: 1s}", 1)
 	v := r.runs(src, shopInput)
-	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+", GET /charges, GET /charges, "+callRefund+", "+
+	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+", GET /charges, GET /charges, "+
+		""+callRefund+", "+
 		callBack)
 	if v.State.Cause != machine.CauseDeadline {
 		t.Errorf("the cause is %s", v.State.Cause)
@@ -297,7 +303,8 @@ func TestReport23_EveryTrySendsTheSameBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.goodShop()
-	r.plan[callOrder] = []answer{{status: 425}, {status: 429, header: map[string]string{"Retry-After": "0"}}, {}}
+	r.plan[callOrder] = []answer{{status: 425}, {status: 429,
+		header: map[string]string{"Retry-After": "0"}}, {}}
 	v := r.runs(shop, shopInput)
 	r.want(v, machine.Completed, callLoyalty+", "+callCharge+strings.Repeat(", "+callOrder, 3))
 	sent := r.sent(callOrder)
@@ -323,10 +330,13 @@ func TestReport29_ReadingsOfTheReply(t *testing.T) {
 	}{
 		{[]answer{{body: `{"status": "declined"}`}}, machine.Compensated, 1, "refused_if holds"},
 		{[]answer{{status: 500, body: `{"status": "declined"}`}}, machine.Compensated, 1, "refused_if holds"},
-		{[]answer{{body: `{"status": "busy"}`}, {body: `{"status": "ok"}`}}, machine.Completed, 2, "retry_if holds"},
-		{[]answer{{body: `{"status": "pending"}`}, {body: `{"status": "ok"}`}}, machine.Completed, 2, "unfinished_if holds"},
+		{[]answer{{body: `{"status": "busy"}`}, {body: `{"status": "ok"}`}}, machine.Completed, 2,
+			"retry_if holds"},
+		{[]answer{{body: `{"status": "pending"}`}, {body: `{"status": "ok"}`}}, machine.Completed, 2,
+			"unfinished_if holds"},
 		// a body that cannot be read is not one without a refusal
-		{[]answer{{body: `<html>`}, {body: `{"status": "ok"}`}}, machine.Completed, 2, "refused_if cannot tell"},
+		{[]answer{{body: `<html>`}, {body: `{"status": "ok"}`}}, machine.Completed, 2, "refused_if cannot " +
+			"tell"},
 		{[]answer{{body: `[1]`}, {body: `{"status": "ok"}`}}, machine.Completed, 2, "refused_if cannot tell"},
 		{[]answer{{status: 204}}, machine.Completed, 1, ""},
 	} {
@@ -335,7 +345,8 @@ func TestReport29_ReadingsOfTheReply(t *testing.T) {
 		r.plan[callOrder] = c.answers
 		v := r.runs(src, shopInput)
 		if v.State.Status != c.status || strings.Count(r.made(), callOrder) != c.orders {
-			t.Errorf("after %+v the run is %s; calls: %s\n%s", c.answers, v.State.Status, r.made(), history(v))
+			t.Errorf("after %+v the run is %s; calls: %s\n%s", c.answers, v.State.Status, r.made(),
+				history(v))
 		}
 		r.wantHistory(v, c.says)
 	}
@@ -373,7 +384,8 @@ func TestSG15_AfterThePivotNothingIsUndone(t *testing.T) {
 	r.answers(callOrder, answer{status: 422, body: "never"})
 	r.answers("POST /points/o%2F2", answer{body: `{"spent": 1}`})
 	v = r.end(r.start("checkout", "o-2", strings.Replace(shopInput, "o/1", "o/2", 1)).Run)
-	if v.State.Status != machine.Held || v.State.Hold != machine.HoldForward || strings.Contains(r.made(), "refund") {
+	if v.State.Status != machine.Held || v.State.Hold != machine.HoldForward ||
+		strings.Contains(r.made(), "refund") {
 		t.Errorf("the run is %s %s; calls: %s", v.State.Status, v.State.Hold, r.made())
 	}
 }
@@ -384,7 +396,8 @@ func TestSG16_WhatIsIrreversibleIsHeld(t *testing.T) {
 	r := newRig(t)
 	r.goodShop()
 	r.plan[callOrder] = []answer{{status: 422}}
-	v := r.runs(strings.Replace(shop, "  undo: {url: http://HOST/refunds, body: {charge: \"${output.id}\"}}\n",
+	v := r.runs(strings.Replace(shop, "  undo: {url: http://HOST/refunds, body: {charge: "+
+		"\"${output.id}\"}}\n",
 		"  irreversible: true\n", 1), shopInput)
 	if v.State.Status != machine.Held || v.State.Hold != machine.HoldIrreversible {
 		t.Errorf("the run is %s %s", v.State.Status, v.State.Hold)
@@ -399,7 +412,8 @@ func TestUndoWhenAbsent(t *testing.T) {
 steps:
 - name: stock
   call: {url: http://HOST/stock}
-  undo: {method: DELETE, url: http://HOST/stock, query: {id: "${output.id ?? nil}"}, outcomes: {done: [2xx, 404]}}
+  undo: {method: DELETE, url: http://HOST/stock, query: {id: "${output.id ?? nil}"},
+	outcomes: {done: [2xx, 404]}}
   undo_when_absent: safe
   retry: {first: 1ms, most: 1ms, attempts: 2}
 - name: order
@@ -424,12 +438,14 @@ steps:
   retry: {first: 1ms, most: 2ms, attempts: 5}
 `
 	r := newRig(t)
-	r.plan[callCharge] = []answer{{status: 500}, {lost: true}, {status: 202}, {status: 409}, {body: `{"id": 1}`}}
+	r.plan[callCharge] = []answer{{status: 500}, {lost: true}, {status: 202}, {status: 409},
+		{body: `{"id": 1}`}}
 	v := r.runs(src, "")
 	r.want(v, machine.Completed, strings.TrimPrefix(strings.Repeat(", "+callCharge, 5), ", "))
 	sent := r.sent(callCharge)
 	for _, s := range sent {
-		if s != sent[0] || !strings.Contains(s, "key= ") || !strings.Contains(s, "x=") || strings.Contains(s, "x=\n") {
+		if s != sent[0] || !strings.Contains(s, "key= ") || !strings.Contains(s,
+			"x=") || strings.Contains(s, "x=\n") {
 			t.Errorf("the tries are %q", sent)
 		}
 	}

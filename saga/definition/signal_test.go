@@ -23,7 +23,9 @@ steps:
     at: "${signal.body.at ?? nil}"
   undo: {url: http://HOST/refunds, body: {id: "${steps.charge.signal.id}"}}
 - name: order
-  call: {url: http://HOST/orders, body: {charge: "${steps.charge.signal.id}", asked: "${steps.charge.output.asked}"}}
+  call:
+    url: http://HOST/orders
+    body: {charge: "${steps.charge.signal.id}", asked: "${steps.charge.output.asked}"}
 `
 
 // callback gives the body of a callback to a run, as the API does.
@@ -139,14 +141,17 @@ func TestReadingOfCallbacks(t *testing.T) {
 		{full, "charge", `{}`, `nothing`},
 		{full, "charge", `{"status": "succeeded"}`,
 			`saga: body is unclear: steps[0].await.output.id: ${signal.body.id} is missing`},
-		{full, "charge", `[1]`, `saga: body is unclear: done: ${signal.body.status == 'succeeded'} reads the field ` +
-			`status of a list`},
+		{full, "charge", `[1]`,
+			`saga: body is unclear: done: ${signal.body.status == 'succeeded'} reads the field ` +
+				`status of a list`},
 		{full, "charge", ``, `saga: body is not JSON`}, {full, "charge", `x`, `saga: body is not JSON`},
 		{full, "charge", `{} {}`, `saga: body is not JSON`},
 		{full, "order", `{}`, `saga: step "order" awaits no signal; steps that do are charge`},
-		{full, "chrage", `{}`, `saga: step "chrage" awaits no signal; did you mean charge?; steps that do are charge`},
+		{full, "chrage", `{}`,
+			`saga: step "chrage" awaits no signal; did you mean charge?; steps that do are charge`},
 		{full, "charge", `{"status": "succeeded", "id": 1, "at": "noon"}`,
-			`saga: body is unclear: at: ${signal.body.at ?? nil} is no time as 2026-01-31T10:00:00Z, nor seconds since 1970`},
+			`saga: body is unclear: at: ${signal.body.at ?? nil} is no time as 2026-01-31T10:00:00Z, nor ` +
+				`seconds since 1970`},
 		{plain, "charge", `{"outcome": "done", "data": [1.0]}`, `done [1.0]`},
 		{plain, "charge", `{"outcome": "done"}`, `done `},
 		{plain, "charge", `{"outcome": "refused", "reason": "no"}`, `refused {"reason":"no"}`},
@@ -172,9 +177,11 @@ func TestReadingOfCallbacks(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]time.Time{
-		`{"status": "succeeded", "id": 1, "at": "2026-01-31T10:00:00+01:00"}`: time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC),
-		`{"status": "succeeded", "id": 1, "at": 1700000000}`:                  time.Unix(1_700_000_000, 0).UTC(),
-		`{"status": "succeeded", "id": 1}`:                                    {},
+		`{"status": "succeeded", "id": 1, "at": "2026-01-31T10:00:00+01:00"}`: time.Date(2026, 1, 31, 9,
+			0, 0, 0, time.UTC),
+		`{"status": "succeeded", "id": 1, "at": 1700000000}`: time.Unix(1_700_000_000,
+			0).UTC(),
+		`{"status": "succeeded", "id": 1}`: {},
 	} {
 		if s, _, err := full.ReadSignal("charge", []byte(body)); err != nil || !s.At.Equal(want) {
 			t.Errorf("%s is at %v, %v; want %v", body, s.At, err, want)

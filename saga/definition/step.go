@@ -148,7 +148,8 @@ func (c *checker) action(s *section, d *stepDef, e *env, i int) {
 	}
 	c.effect(cs, d.call, &ce, outcomes)
 	d.call.resend = d.keyValidFor > 0
-	d.call.fresh = !d.call.resend && s.n.get("check") == nil
+	// Where nothing can settle an outcome, none is risked on an old connection.
+	d.call.fresh = !d.call.resend && !d.undoWhenAbsent && s.n.get("check") == nil
 	if out != nil {
 		if d.output = c.value(out, s.path("output"), replyEnv(e)); d.output != nil {
 			c.steps[i].output = d.output.typ

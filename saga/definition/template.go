@@ -27,6 +27,9 @@ func (c *checker) parts(n *node, field string, env *env) (parts []part, ok bool)
 	}
 	ok = true
 	for _, p := range pieces {
+		if c.full() {
+			return nil, false
+		}
 		if !p.isExpr {
 			parts = append(parts, part{literal: p.literal})
 			continue
@@ -232,7 +235,10 @@ func (t *valueTemplate) append(b []byte, s *scope) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.field, err)
 		}
-		return appendJSON(b, v), nil
+		if b = appendJSON(b, v); len(b) > maxRendered {
+			return nil, fmt.Errorf("%s: makes more than %d bytes", t.field, maxRendered)
+		}
+		return b, nil
 	case t.text != nil:
 		text, _, err := t.text.render(s)
 		if err != nil {

@@ -103,7 +103,7 @@ func (t *typ) fits(v any, field string) (at, problem string) {
 			if !plainDecimal(n) {
 				return field, "is no decimal; write it as 12.50 or \"12.50\""
 			}
-			return "", ""
+			return field, t.numberProblem(n)
 		}
 	}
 	if got := kindOfValue(v); !t.is(got) {
@@ -174,8 +174,12 @@ func kindOfValue(v any) kind {
 }
 
 func list(names []string) string {
-	if len(names) == 0 {
+	const most = 30
+	switch {
+	case len(names) == 0:
 		return "none"
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return strings.Join(names, ", ")
 }

@@ -38,6 +38,9 @@ func (c *checker) url(n *node, field string, pathEnv, queryEnv *env) *urlTemplat
 	t, good := &urlTemplate{field: field}, true
 	rest := t.takeBase(pieces)
 	for _, p := range rest {
+		if c.full() {
+			return nil
+		}
 		if !p.isExpr {
 			t.add(part{literal: p.literal})
 			continue

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"unicode/utf8"
+
+	"onced/saga/httpstep"
 )
 
 // The values of expressions are those of JSON: nil, bool, string, json.Number with its
@@ -30,7 +32,11 @@ func decodeJSON(raw []byte) (any, error) {
 	return v, nil
 }
 
-// appendJSON writes a value; keys of objects in their order.
+// maxRendered is the largest JSON that is made, in bytes.
+const maxRendered = httpstep.MaxBody
+
+// appendJSON writes a value; keys of objects in their order. What is longer than
+// maxRendered is cut, which the caller finds by its length.
 func appendJSON(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -49,7 +55,9 @@ func appendJSON(b []byte, v any) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendJSON(b, item)
+			if b = appendJSON(b, item); len(b) > maxRendered {
+				break
+			}
 		}
 		return append(b, ']')
 	case map[string]any:
@@ -59,7 +67,9 @@ func appendJSON(b []byte, v any) []byte {
 				b = append(b, ',')
 			}
 			b = append(appendText(b, k), ':')
-			b = appendJSON(b, v[k])
+			if b = appendJSON(b, v[k]); len(b) > maxRendered {
+				break
+			}
 		}
 		return append(b, '}')
 	}
@@ -112,6 +122,9 @@ func equal(a, b any) bool {
 		}
 		return false
 	case json.Number, quoted:
+		if a == b {
+			return true
+		}
 		if s, ok := b.(string); ok {
 			q, isQuoted := a.(quoted)
 			return isQuoted && string(q) == s

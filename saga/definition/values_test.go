@@ -1,0 +1,100 @@
+package definition
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"onced/saga"
+	"onced/saga/machine"
+)
+
+func TestSettingsOfAStep(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, `name: a
+deadline: 30d
+steps:
+- name: b
+  call: {url: "http://h:81/", timeout: 90s, outcomes: {refused: "409,4xx", done: [2xx]}}
+  undo: {url: "http://h/", timeout: 2m}
+  check: {url: "http://h/", done: "${reply.status == 200}"}
+  repeatable: true
+  settles_after: 7s
+  undo_key_valid_for: 2d
+  retry: {attempts: 2, undo_attempts: 3, first: 1m30s, most: 1h}
+- {name: c, call: {url: "http://h"}, repeatable: false}
+`)
+	b, c := d.defs[0], d.defs[1]
+	got := fmt.Sprint(d.deadline, b.call.timeout, b.undo.timeout, b.check.call.timeout, b.keyValidFor,
+		b.settlesAfter,
+		b.undoKeyValidFor, b.attempts, b.undoAttempts, b.first, b.most, c.keyValidFor) +
+		" " + c.call.url.host + " " + b.call.url.host
+	if want := "720h0m0s 1m30s 2m0s 10s 24h0m0s 7s 48h0m0s 2 3 1m30s 1h0m0s 0s h h:81"; got != want {
+		t.Errorf("the settings are\n%s, want\n%s", got, want)
+	}
+	if b.call.outcomes.Of(404).String() != "refused" || b.call.outcomes.Of(401).String() != "refused" ||
+		b.call.outcomes.Of(202).String() != "done" || c.call.outcomes.Of(401).String() != "retry" {
+		t.Error("the outcomes are not those that are written")
+	}
+	// Over an old connection goes what can be settled: looked up, sent again, undone.
+	if b.call.fresh || !b.call.resend || !c.call.fresh || c.call.resend || !b.undo.resend ||
+		!b.check.call.resend {
+		t.Error("the calls are sent in another way than their steps allow")
+	}
+}
+
+// Whoever gives out secrets is told who asks and where the value goes.
+func TestTheUseOfASecretIsTold(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, "name: a\nsteps:\n- {name: b, call: {url: 'http://h:81/', headers: {A: "+
+		"'${secrets.gateway}'}}}\n")
+	var use SecretUse
+	s := d.defs[0].call.newScope(t.Context(), &saga.Call{Definition: "a", Step: "b"},
+		&Target{Origin: FromAPI},
+		&Deps{Secret: func(_ context.Context, u SecretUse) (string, error) { use = u; return "value", nil }})
+	if _, err := d.defs[0].call.request(s, &Target{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := (SecretUse{"gateway", "a", "b", FromAPI, "h:81"}); use != want {
+		t.Errorf("it is %+v, want %+v", use, want)
+	}
+}
+
+// A run that a person let go on without a step's output fails before the send, and says
+// what is missing.
+func TestAnUndoWithoutWhatItNeedsIsStuck(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.plan[callLoyalty] = []answer{{body: `{"spent": 1}`}}
+	r.plan[callCharge] = []answer{{status: 204}} // it has no id
+	v := r.runs(shop, shopInput)
+	if v.State.Status != machine.Stuck || strings.Contains(r.made(),
+		callOrder) || strings.Contains(r.made(), callRefund) {
+		t.Errorf("the run is %s; calls: %s", v.State.Status, r.made())
+	}
+	r.wantHistory(v, "the call was not made: steps[2].call.body.charge: ${steps.charge.output.id} is missing")
+	r.wantHistory(v, "the call was not made: steps[1].undo.body.charge: ${output.id} is missing")
+}
+
+func BenchmarkRequest(b *testing.B) {
+	c := &saga.Call{Run: "run_1", Key: "o-1", Step: "charge", DownstreamKey: "key", Input: []byte(shopInput)}
+	src := strings.Replace(shop, `, spent: "${steps.loyalty.output.spent}"`, "", 1)
+	def := parsed(b, src).defs[1]
+	b.ReportAllocs()
+	for b.Loop() {
+		s := def.call.newScope(b.Context(), c, &Target{}, &Deps{})
+		if _, err := def.call.request(s, &Target{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	src := []byte(sample(b))
+	for b.Loop() {
+		if _, problems := Parse(src, Options{}); len(problems) > 0 {
+			b.Fatal(problems)
+		}
+	}
+}
