@@ -75,6 +75,7 @@ type Engine struct {
 	drivers map[string]*driver         // runs that are worked on, or wait for a slot
 	waiters map[string][]chan struct{} // closed when the run needs a look
 	astray  map[place]int              // functions that go on past their time
+	commits expectations               // that are to come
 	asked   uint64                     // how often a look for runs that have a definition now was asked for
 	looking bool                       // there is somebody who looks for them
 
@@ -345,21 +346,6 @@ func (e *Engine) resumeClass(ctx context.Context, c class) error {
 			return nil
 		}
 		r.From = append(openKey(c, page[len(page)-1].id), 0)
-	}
-}
-
-// inDoubt makes good for wake-ups that were lost with a commit that was in doubt.
-func (e *Engine) inDoubt(ctx context.Context, err error) {
-	if !errors.Is(err, kv.ErrCommitUnknown) {
-		return
-	}
-	e.notifyAll()
-	e.cfg.Timers.Wake()
-	if !e.serving.Load() {
-		return
-	}
-	if err := e.resumeClass(context.WithoutCancel(ctx), classDue); err != nil {
-		e.cfg.Logger.Error("saga: runs may wait for the next start", "error", err)
 	}
 }
 

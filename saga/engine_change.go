@@ -340,7 +340,13 @@ func (c *change) announce(to class) {
 	due := to == classDue && !c.by
 	e, r := c.e, c.r
 	undefined := r.state.Hold == machine.HoldDefinition
+	if !c.by {
+		e.expect(r.id)
+	}
 	c.w.OnCommit(func() {
+		if !c.by {
+			e.confirm(r.id)
+		}
 		if undefined {
 			e.defined(r)
 		}

@@ -109,21 +109,6 @@ func (e *Engine) isDue(id string) (next slot, due bool, err error) {
 	return next, due, err
 }
 
-// doubtful has a driver look again after a commit that was in doubt: wake-ups may
-// have been lost with it.
-func (e *Engine) doubtful(id string) {
-	e.cfg.Timers.Wake()
-	e.mu.Lock()
-	d := e.drivers[id]
-	if d != nil {
-		d.dirty = true
-	}
-	e.mu.Unlock()
-	if d == nil && !e.draining.Load() {
-		e.lookAgain(id)
-	}
-}
-
 // asStored is a change that changes nothing, to look at a run.
 func (e *Engine) asStored(r *run) *change {
 	c := &change{e: e, r: r, was: r.state.Status}

@@ -661,3 +661,40 @@ func TestUntypedStepsAreLookedUp(t *testing.T) {
 		}
 	})
 }
+
+// The commits of a timer, and of a webhook's own transaction, are in doubt although
+// they happened: no hook is called, and nobody waits for an answer.
+func TestACommitOfOthersInDoubtIsNoticed(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		s.stop()
+		doubt := false
+		s.wrap = func(st kv.Store) kv.Store {
+			return doubtfulStore{st, func() bool { return doubt }}
+		}
+		s.boot()
+		settle()
+		s.plan["charge"] = []string{"retry=1m"}
+		id := s.started()
+		settle()
+		doubt = true
+		pass(66 * time.Second) // the timer is due
+		doubt = false
+		pass(time.Minute)
+		if v := s.view(id); v.State.Steps[0].Status != machine.Waiting {
+			t.Fatalf("the step is %s", v.State.Steps[0].Status)
+		}
+		doubt = true
+		err := s.engine.store.Update(s.Context(), func(w kv.Writer) error {
+			return s.engine.SignalTx(w, Signal{Run: id, Step: "charge"})
+		})
+		doubt = false
+		if !errors.Is(err, kv.ErrCommitUnknown) {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		s.wantStatus(id, machine.Completed)
+		if x := &s.engine.commits; x.ticking || len(x.fresh)+len(x.old) > 0 {
+			t.Errorf("it looks for ever: %+v", x)
+		}
+	})
+}
