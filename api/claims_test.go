@@ -259,7 +259,7 @@ func TestSettledIsSettled(t *testing.T) {
 func TestIK14_StaleOwnerIsFenced(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
-	r.clock.add(31 * time.Second)
+	r.clock.Add(31 * time.Second)
 	r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB)).want(t, 409, problem.OutcomeUnknown)
 	a := r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200,
 		"")
@@ -282,7 +282,7 @@ func TestIK14_StaleOwnerIsFenced(t *testing.T) {
 func TestIK15_StaleReleaseFreesNothing(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
-	r.clock.add(31 * time.Second)
+	r.clock.Add(31 * time.Second)
 	r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 200, "")
 	r.ask("acme", "POST "+path+"/release", own()).want(t, 409, problem.Fenced)
 	if a := r.ask("acme", "GET "+path, nil).want(t, 200, ""); a.text("state") != "pending" {
@@ -294,7 +294,7 @@ func TestIK16_BeatingOwnerKeepsItsKey(t *testing.T) {
 	r := newRig(t)
 	path := r.acquire("k")
 	for range 5 {
-		r.clock.add(25 * time.Second)
+		r.clock.Add(25 * time.Second)
 		r.ask("acme", "POST "+path+"/heartbeat", own("lease_s", 30)).want(t, 200, "")
 		r.ask("acme", "POST /v1/claims", claimBody("k", "token", tokenB, "take_over", true)).want(t, 409,
 			problem.InFlight)
@@ -613,7 +613,7 @@ func TestETagFollowsTheState(t *testing.T) {
 			t.Errorf("If-None-Match %s: %d", h, a.status)
 		}
 	}
-	r.clock.add(31 * time.Second) // unknown now, without a write
+	r.clock.Add(31 * time.Second) // unknown now, without a write
 	a := r.ask("acme", "GET "+path, nil, "If-None-Match", first).want(t, 200, "")
 	if a.text("state") != "unknown" || a.text("cause") != "lease_ended" || a.header.Get("ETag") == first {
 		t.Errorf("%s %s", a.raw, a.header.Get("ETag"))
@@ -846,7 +846,7 @@ func TestListing(t *testing.T) {
 	r := newRig(t)
 	for i := range 9 {
 		r.acquire(fmt.Sprint("k", i))
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 	}
 	r.acquire("other", "operation", "charge2")
 	r.ask("acme", "POST /v1/claims/"+claimID(claim.ID{Scope: claim.ScopeOf("acme", "charge"),
@@ -876,7 +876,7 @@ func TestListing(t *testing.T) {
 	if got := r.listAll("viewer", "/v1/claims?principal=globex"); got != "k0" {
 		t.Errorf("of globex: %q", got)
 	}
-	r.clock.add(time.Minute)
+	r.clock.Add(time.Minute)
 	if got := r.listAll("viewer",
 		"/v1/claims?state=unknown&limit=4&principal=acme&operation=charge"); got !=
 		"k0 k1 k2 k4 k5 k6 k7 k8" {

@@ -21,13 +21,13 @@ func TestIK09_LookUpCountsFromItsBeginning(t *testing.T) {
 		{"before the takeover", 0, "still_unknown"},
 	} {
 		r := newRig(t)
-		r.clock.add(10 * time.Millisecond)
+		r.clock.Add(10 * time.Millisecond)
 		path, _ := r.unknownClaim("k")
 		ended := r.clock.Now()
-		r.clock.add(50 * time.Second)
+		r.clock.Add(50 * time.Second)
 		r.ask("acme", "POST /v1/claims", claimBody("k", "take_over", true, "token", tokenB, "lease_s", 600)).
 			want(t, 200, "")
-		r.clock.add(20 * time.Second) // the look-up answers at last
+		r.clock.Add(20 * time.Second) // the look-up answers at last
 		body := map[string]any{"token": tokenB, "answer": "nothing", "settles_after_s": 60}
 		if c.asked >= 0 {
 			body["asked_at"] = ended.Add(c.asked).Format(time.RFC3339Nano)
@@ -41,12 +41,12 @@ func TestIK09_LookUpCountsFromItsBeginning(t *testing.T) {
 
 func TestAskedAtIsChecked(t *testing.T) {
 	r := newRig(t)
-	r.clock.add(1234567 * time.Nanosecond) // more than an answer shows
+	r.clock.Add(1234567 * time.Nanosecond) // more than an answer shows
 	path, _ := r.unknownClaim("k")
 	taken := r.ask("acme", "POST /v1/claims", claimBody("k", "take_over", true, "token", tokenB)).
 		want(t, 200, "")
 	created := taken.at("claim").(map[string]any)["created_at"].(string)
-	r.clock.add(5 * time.Second)
+	r.clock.Add(5 * time.Second)
 	made, err := time.Parse(time.RFC3339, created)
 	if err != nil {
 		t.Fatal(err)

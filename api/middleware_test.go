@@ -453,7 +453,7 @@ func TestGuessingOverHTTP(t *testing.T) {
 	}
 	r.ask("acme", "GET /v1/claims", nil).want(t, 200, "") // behind the same address
 	r.ask("", "GET /livez", nil).want(t, 200, "")
-	r.clock.add(time.Minute)
+	r.clock.Add(time.Minute)
 	r.ask("onced_"+strings.Repeat("a", 52), "GET /v1/claims", nil).want(t, 401, problem.Unauthorized)
 }
 
@@ -524,7 +524,7 @@ func TestTokensOverHTTP(t *testing.T) {
 		""); c.text("claim.principal") != "p1" {
 		t.Errorf("the claims did not survive the rotation: %s", c.raw)
 	}
-	r.clock.add(time.Minute)
+	r.clock.Add(time.Minute)
 	r.ask(secret, "GET /v1/claims", nil).want(t, 401, problem.Unauthorized)
 	r.ask(next, "GET /v1/claims", nil).want(t, 200, "")
 	r.ask("admin", "POST "+b.header.Get("Location")+"/revoke", map[string]any{"reason": "lost"}).want(t, 200,

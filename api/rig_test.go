@@ -20,27 +20,9 @@ import (
 	"onced/kv/faultkv"
 	"onced/kv/feed"
 	"onced/kv/invariant"
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
-
-// testClock is set by the test.
-type testClock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-// Now implements kv.Clock.
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *testClock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
 
 // syncBuffer collects the log.
 type syncBuffer struct {
@@ -107,7 +89,7 @@ func (o *watcher) saw(t *testing.T, want func(Done) bool) {
 
 type rig struct {
 	t        *testing.T
-	clock    *testClock
+	clock    *testclock.Clock
 	disk     *memkv.Disk
 	store    *faultkv.Store
 	feed     *feed.Feed
@@ -134,7 +116,7 @@ func newRig(t *testing.T, change ...func(*Deps)) *rig {
 // newQuietRig is newRig without a network.
 func newQuietRig(t *testing.T, change ...func(*Deps)) *rig {
 	t.Helper()
-	r := &rig{t: t, clock: &testClock{t: time.Date(2026, 5, 4, 12, 30, 0, 123456789, time.UTC)},
+	r := &rig{t: t, clock: testclock.At(time.Date(2026, 5, 4, 12, 30, 0, 123456789, time.UTC)),
 		disk: memkv.NewDisk(), feed: feed.New(feed.Config{}), log: &syncBuffer{}, watch: &watcher{},
 		secrets: map[string]string{}, contract: loadContract(t)}
 	r.store = faultkv.New(memkv.Open(r.disk, memkv.Options{Clock: r.clock, Rerun: true}))

@@ -11,13 +11,14 @@ import (
 	"onced/kv/claim"
 	"onced/kv/faultkv"
 	"onced/kv/invariant"
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
 
 // world runs the program of one scenario on a store that breaks at one point.
 type world struct {
 	*testing.T
-	clock *testClock
+	clock *testclock.Clock
 	disk  *memkv.Disk
 	store kv.Store
 	fault *faultkv.Store
@@ -119,7 +120,7 @@ func (w *world) run(plans ...faultkv.Plan) []faultkv.Point {
 		if errors.Is(err, kv.ErrStopped) || errors.Is(w.writable(), kv.ErrStopped) {
 			w.restart(&o)
 		}
-		w.clock.add(time.Minute)
+		w.clock.Add(time.Minute)
 	}
 	w.check(o, known)
 	return points()
@@ -218,7 +219,7 @@ func TestCrashEnumeration(t *testing.T) {
 			{"failed", false, errTimeout},
 		} {
 			fresh := func(t *testing.T) *world {
-				return &world{T: t, clock: &testClock{t: start}, disk: memkv.NewDisk(), way: way,
+				return &world{T: t, clock: testclock.At(start), disk: memkv.NewDisk(), way: way,
 					gate: &gateway{honoursKeys: way.honours}, rough: c.rough, first: c.first}
 			}
 			reached := fresh(t).run()

@@ -55,7 +55,7 @@ func TestOnceTxCommitsEffectAndIDTogether(t *testing.T) {
 			}
 		}
 		r.restart()
-		r.clock.add(100 * 365 * 24 * time.Hour)
+		r.clock.Add(100 * 365 * 24 * time.Hour)
 		if n, err := r.once("d1", credit("ada")); n != 1 || err != nil {
 			r.Errorf("after a hundred years: %d, %v", n, err)
 		}
@@ -155,14 +155,14 @@ func TestOnceKeepFor(t *testing.T) {
 		if _, err := r.once("ever", credit("ada")); err != nil {
 			r.Fatal(err)
 		}
-		r.clock.add(time.Hour - 1)
+		r.clock.Add(time.Hour - 1)
 		if n, err := r.once("short7", credit("ada"), KeepFor(time.Hour)); n != 8 || err != nil {
 			r.Errorf("before its end: %d, %v", n, err)
 		}
 		if n, err := SweepOnce(r.Context(), r.store, 0); n != 0 || err != nil {
 			r.Errorf("swept %d, %v", n, err)
 		}
-		r.clock.add(1)
+		r.clock.Add(1)
 		if n, err := r.once("short7", credit("ada"), KeepFor(time.Hour)); n != 303 || err != nil {
 			r.Errorf("after its end: %d, %v", n, err)
 		}
@@ -189,7 +189,7 @@ func TestOnceKeepForAHundredYears(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for i, at := range []time.Time{start, start.AddDate(200, 0, 0)} {
-		r.clock.add(at.Sub(r.clock.Now()))
+		r.clock.Add(at.Sub(r.clock.Now()))
 		for range 2 {
 			n, err := r.once(fmt.Sprint(i), credit("ada"), KeepFor(MaxKeepFor))
 			if n != i+1 || err != nil {
@@ -231,7 +231,7 @@ func TestSweepOncePassesOverDamage(t *testing.T) {
 	if n, err := SweepOnce(t.Context(), r.store, 0); n != 0 || !errors.Is(err, kv.ErrCorrupt) {
 		t.Errorf("before it is due: %d, %v", n, err)
 	}
-	r.clock.add(time.Hour)
+	r.clock.Add(time.Hour)
 	for _, want := range []int{2, 0} {
 		if n, err := SweepOnce(t.Context(), r.store, 0); n != want || !errors.Is(err, kv.ErrCorrupt) {
 			t.Errorf("swept %d, want %d, %v", n, want, err)

@@ -212,11 +212,11 @@ func TestIK07_KilledBeforeTheEffect(t *testing.T) {
 			r.Errorf("held %v, retry after %v", e.Held, e.RetryAfter)
 		}
 		r.gate.charges(r.T, 0)
-		r.clock.add(time.Minute - 1)
+		r.clock.Add(time.Minute - 1)
 		if e := r.wantUnknown(o); e.RetryAfter != soon {
 			r.Errorf("retry after %v", e.RetryAfter)
 		}
-		r.clock.add(1)
+		r.clock.Add(1)
 		if res := r.want(o); res.Replayed || res.LookedUp {
 			r.Errorf("got %+v", res)
 		}
@@ -268,7 +268,7 @@ func TestIK09_LookUpFails(t *testing.T) {
 		return receipt{}, true, answer
 	}
 	o := r.charge(Check(look), SettlesAfter(1))
-	r.clock.add(time.Hour)
+	r.clock.Add(time.Hour)
 	for _, c := range []struct {
 		answer error
 		after  time.Duration
@@ -713,7 +713,7 @@ func TestRefusalUnderDoubtProvesNothing(t *testing.T) {
 			t.Errorf("the key is %v", s)
 		}
 		r.gate.set(nil, nil)
-		r.clock.add(DefaultSettlesAfter)
+		r.clock.Add(DefaultSettlesAfter)
 		if res := r.want(o); res.Value.No != 1 {
 			t.Errorf("got %+v", res)
 		}
@@ -738,19 +738,19 @@ func TestRefusalOfARepeatIsTheOutcomeOnceTheFirstHasSettled(t *testing.T) {
 		r.gate.set(fail(errTimeout), nil)
 		r.wantUnknown(o)
 		r.gate.set(fail(no), nil)
-		r.clock.add(59 * time.Second)
+		r.clock.Add(59 * time.Second)
 		e := r.wantUnknown(o) // it was sent again, and refused too soon
 		if e.Held || e.RetryAfter != time.Minute || e.Reason != claim.ReasonRefused || r.gate.calls != 2 {
 			t.Errorf("%+v, %d runs", e, r.gate.calls)
 		}
 		for range 3 { // to send it again now would prove as little, and be as soon
-			r.clock.add(19 * time.Second)
+			r.clock.Add(19 * time.Second)
 			e = r.wantUnknown(o)
 		}
 		if e.Held || e.RetryAfter != 3*time.Second || e.Reason != claim.ReasonRefused || r.gate.calls != 2 {
 			t.Errorf("%+v, %d runs", e, r.gate.calls)
 		}
-		r.clock.add(3 * time.Second)
+		r.clock.Add(3 * time.Second)
 		if err := r.wantErr(o, ErrRefused); !strings.Contains(err.Error(), "no such card") {
 			t.Error(err)
 		}
@@ -771,7 +771,7 @@ func TestRefusalOfARepeatOfAnOldKeyIsHeld(t *testing.T) {
 	r.wantUnknown(o)
 	r.gate.set(fail(Refused(errors.New("no such card"))), nil)
 	r.wantUnknown(o)
-	r.clock.add(time.Hour)
+	r.clock.Add(time.Hour)
 	if e := r.wantUnknown(o); !e.Held || r.gate.calls != 2 {
 		t.Errorf("%+v, %d runs", e, r.gate.calls)
 	}
@@ -784,7 +784,7 @@ func TestRepeatableOnlyWhileTheKeyIsValid(t *testing.T) {
 	o := r.charge(Repeatable(time.Hour))
 	r.wantUnknown(o)
 	r.gate.set(nil, nil)
-	r.clock.add(time.Hour)
+	r.clock.Add(time.Hour)
 	if e := r.wantUnknown(o); !e.Held || r.gate.calls != 1 {
 		t.Errorf("held %v, %d runs", e.Held, r.gate.calls)
 	}
@@ -803,7 +803,7 @@ func TestRefusalAfterAProvenAbsenceCounts(t *testing.T) {
 	r.wantUnknown(o)
 	r.gate.set(fail(Refused(errors.New("no funds"))), nil)
 	r.wantUnknown(o) // too soon: repeated under doubt
-	r.clock.add(time.Minute)
+	r.clock.Add(time.Minute)
 	r.wantErr(o, ErrRefused)
 }
 
@@ -1122,7 +1122,7 @@ func TestOnceRunsAHandlerOncePerEvent(t *testing.T) {
 			t.Errorf("%d: got %d, %v", i, v, err)
 		}
 	}
-	r.clock.add(claim.DefaultRetention)
+	r.clock.Add(claim.DefaultRetention)
 	if v, err := on(t.Context(), event{"e1", "shop", 3}); v != 4 || err != nil {
 		t.Errorf("after the window: %d, %v", v, err)
 	}

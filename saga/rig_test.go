@@ -14,28 +14,11 @@ import (
 	"onced/kv/claim"
 	"onced/kv/feed"
 	"onced/kv/invariant"
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-// testClock stands still until it is moved.
-type testClock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *testClock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
 
 type order struct {
 	ID     string `json:"id"`
@@ -130,7 +113,7 @@ func fail(err error) func(context.Context, order) error {
 // rig is a store that can be restarted, with a Book on it and a gateway.
 type rig struct {
 	*testing.T
-	clock *testClock
+	clock *testclock.Clock
 	open  func() kv.Store
 	wrap  func(kv.Store) kv.Store
 	store kv.Store
@@ -141,7 +124,7 @@ type rig struct {
 }
 
 func bareRig(t *testing.T) *rig {
-	r := &rig{T: t, clock: &testClock{t: start}, feed: feed.New(feed.Config{}), gate: &gateway{}}
+	r := &rig{T: t, clock: testclock.At(start), feed: feed.New(feed.Config{}), gate: &gateway{}}
 	r.cfg.Feed = r.feed
 	t.Cleanup(func() {
 		if r.store == nil {

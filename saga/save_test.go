@@ -80,7 +80,7 @@ func TestIK11_LeaveThatCannotBeStoredIsGivenBack(t *testing.T) {
 			r := newRig(t)
 			r.gate.set(fail(errTimeout), nil)
 			r.wantUnknown(r.charge(opts(r)...))
-			r.clock.add(time.Minute)
+			r.clock.Add(time.Minute)
 			r.gate.set(nil, nil)
 			rare := &rareStore{Store: r.store, from: 2, to: 4} // the takeover is stored
 			book, err := claim.New(t.Context(), rare, claim.Config{})
@@ -158,7 +158,7 @@ func TestSettlingIsCountedFromTheLastSend(t *testing.T) {
 		r := bareRig(t)
 		r.open = func() kv.Store { return memkv.New(memkv.Options{Clock: r.clock}) }
 		r.start()
-		r.gate.set(func(context.Context, order) error { r.clock.add(time.Hour); return errTimeout }, nil)
+		r.gate.set(func(context.Context, order) error { r.clock.Add(time.Hour); return errTimeout }, nil)
 		opts := []Option{Check(r.gate.lookUp), SettlesAfter(time.Minute)}
 		if repeat {
 			opts = append(opts, Repeatable(24*time.Hour))
@@ -174,7 +174,7 @@ func TestSettlingIsCountedFromTheLastSend(t *testing.T) {
 		if e := r.wantUnknown(o); e.RetryAfter != time.Minute || r.gate.calls != 1 {
 			t.Errorf("retry after %v, %d runs", e.RetryAfter, r.gate.calls)
 		}
-		r.clock.add(time.Minute)
+		r.clock.Add(time.Minute)
 		r.want(o)
 		r.gate.charges(t, 1)
 	}

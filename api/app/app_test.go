@@ -16,7 +16,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +24,7 @@ import (
 	"onced/api/proxy"
 	"onced/kv"
 	"onced/kv/claim"
+	"onced/kv/kvtest/testclock"
 )
 
 // syncBuffer is a buffer for several goroutines.
@@ -602,9 +602,8 @@ func TestClientIP(t *testing.T) {
 
 func TestUpkeepRemovesWhatHasExpired(t *testing.T) {
 	o := options(t, "claims: {retention: 1h}\n")
-	var ahead atomic.Int64
-	system := kv.SystemClock()
-	o.Clock = kv.ClockFunc(func() time.Time { return system.Now().Add(time.Duration(ahead.Load())) })
+	clock := testclock.Over(kv.SystemClock())
+	o.Clock = clock
 	a, err := New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -630,7 +629,7 @@ func TestUpkeepRemovesWhatHasExpired(t *testing.T) {
 	if a.upkeepOnce(t.Context()); rows() != 1 {
 		t.Fatalf("%d claims before the end of the retention", rows())
 	}
-	ahead.Store(int64(2 * time.Hour))
+	clock.Add(2 * time.Hour)
 	if a.upkeepOnce(t.Context()); rows() != 0 {
 		t.Errorf("%d claims after it", rows())
 	}

@@ -16,6 +16,7 @@ import (
 
 	"onced/api"
 	"onced/kv"
+	"onced/kv/kvtest/testclock"
 	"onced/saga"
 	"onced/saga/machine"
 )
@@ -274,26 +275,8 @@ func TestDefinitionsOfTheStoreAreKnownAtTheNextStart(t *testing.T) {
 	}
 }
 
-// later is a clock that can be put forward.
-type later struct {
-	mu sync.Mutex
-	by time.Duration
-}
-
-func (l *later) Now() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return time.Now().Add(l.by)
-}
-
-func (l *later) pass(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.by += d
-}
-
 func TestUpkeepRemovesRunsAfterTheirRetention(t *testing.T) {
-	o, c, clock := options(t, "sagas: {retention: 2h}\n"), newCallee(), new(later)
+	o, c, clock := options(t, "sagas: {retention: 2h}\n"), newCallee(), testclock.Over(kv.SystemClock())
 	o.Clock = clock
 	d := c.definition()
 	r := startSagas(t, o, d)
@@ -303,12 +286,12 @@ func TestUpkeepRemovesRunsAfterTheirRetention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock.pass(time.Hour)
+	clock.Add(time.Hour)
 	r.app.upkeepOnce(t.Context())
 	if _, err := engine.Get(t.Context(), v.Run); err != nil {
 		t.Errorf("within its retention: %v", err)
 	}
-	clock.pass(2 * time.Hour)
+	clock.Add(2 * time.Hour)
 	r.app.upkeepOnce(t.Context())
 	if _, err := engine.Get(t.Context(), v.Run); !errors.Is(err, saga.ErrNoRun) {
 		t.Errorf("after its retention: %v", err)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,33 +15,16 @@ import (
 	"onced/kv/faultkv"
 	"onced/kv/feed"
 	"onced/kv/invariant"
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
 
-// clock is set by the test.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func newClock() *clock { return &clock{t: time.Date(2026, 5, 4, 12, 30, 0, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
+func newClock() *testclock.Clock { return testclock.At(time.Date(2026, 5, 4, 12, 30, 0, 0, time.UTC)) }
 
 type rig struct {
 	*Service
 	t     *testing.T
-	clock *clock
+	clock *testclock.Clock
 	disk  *memkv.Disk
 	store *faultkv.Store
 	feed  *feed.Feed
@@ -147,7 +129,7 @@ func TestRefusalsLookTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.clock.add(time.Second)
+	r.clock.Add(time.Second)
 	for name, secret := range map[string]string{
 		"empty": "", "short": "onced_x", "long": strings.Repeat("a", 513), "space": good[:57] + " ",
 		"unknown": Prefix + strings.Repeat("a", 52), "other case": strings.ToUpper(good),
@@ -174,11 +156,11 @@ func TestExpiryIsSeenThroughTheCache(t *testing.T) {
 	if err := r.try(secret); err != nil {
 		t.Fatal(err)
 	}
-	r.clock.add(10*time.Second - 1)
+	r.clock.Add(10*time.Second - 1)
 	if err := r.try(secret); err != nil {
 		t.Errorf("an instant too early: %v", err)
 	}
-	r.clock.add(1)
+	r.clock.Add(1)
 	if err := r.try(secret); !errors.Is(err, ErrRefused) {
 		t.Errorf("at its end: %v", err)
 	}
@@ -279,7 +261,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("in the overlap: %+v %v", who, err)
 		}
 	}
-	r.clock.add(time.Hour)
+	r.clock.Add(time.Hour)
 	if err := r.try(oldSecret); !errors.Is(err, ErrRefused) {
 		t.Errorf("after the overlap: %v", err)
 	}
@@ -310,7 +292,7 @@ func TestRotationDoesNotLengthenALife(t *testing.T) {
 		Actor: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	r.clock.add(time.Minute)
+	r.clock.Add(time.Minute)
 	if err := r.try(secret); !errors.Is(err, ErrRefused) {
 		t.Errorf("the old token outlived its end: %v", err)
 	}
@@ -410,7 +392,7 @@ func TestGuessingIsSlowed(t *testing.T) {
 			t.Fatalf("guess %d: %v", i, err)
 		}
 	}
-	r.clock.add(20 * time.Second)
+	r.clock.Add(20 * time.Second)
 	var blocked *BlockedError
 	guess := Prefix + strings.Repeat("a", 52)
 	if err := r.try(guess); !errors.As(err, &blocked) || blocked.RetryAfter != 40*time.Second {
@@ -432,7 +414,7 @@ func TestGuessingIsSlowed(t *testing.T) {
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("another address: %v", err)
 	}
-	r.clock.add(40 * time.Second)
+	r.clock.Add(40 * time.Second)
 	if err := r.try(guess); !errors.Is(err, ErrRefused) {
 		t.Errorf("after the window: %v", err)
 	}
@@ -531,7 +513,7 @@ func TestCachedLookupReadsNothing(t *testing.T) {
 	if err := r.try(secret); err != nil {
 		t.Errorf("a cached token needed the store: %v", err)
 	}
-	r.clock.add(cacheLife)
+	r.clock.Add(cacheLife)
 	if err := r.try(secret); !errors.Is(err, faultkv.ErrCrashed) {
 		t.Errorf("a look-up a minute old: %v", err)
 	}
@@ -572,7 +554,7 @@ func TestLastUseIsWrittenOnceAnHour(t *testing.T) {
 	if n := r.store.Count(); n != 0 {
 		t.Errorf("%d commits after a restart within the hour", n)
 	}
-	r.clock.add(time.Hour)
+	r.clock.Add(time.Hour)
 	if err := r.try(secret); err != nil || r.store.Count() != 1 {
 		t.Errorf("an hour later: %v, %d commits", err, r.store.Count())
 	}
@@ -710,7 +692,7 @@ func TestListPages(t *testing.T) {
 	for i := range 7 {
 		tok, _ := r.create(fmt.Sprint("t", i), Viewer)
 		want = append(want, tok.ID)
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 	}
 	var got []string
 	after := ""
@@ -804,7 +786,7 @@ func TestOldestDeadTokenMakesRoom(t *testing.T) {
 	if _, err := r.Revoke(context.Background(), Revocation{ID: dead.ID, Actor: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	r.clock.add(time.Second)
+	r.clock.Add(time.Second)
 	ctx := context.Background()
 	for n := 1; n < MaxTokens; {
 		err := r.store.Update(ctx, func(w kv.Writer) error {

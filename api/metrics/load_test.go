@@ -160,7 +160,7 @@ func TestOpenClaimsAfterARestart(t *testing.T) {
 	}
 	f := scrape(t, m) // the count is not repeated yet
 	f.want(t, 0, "onced_claims_open")
-	c.pass(metrics.CountEvery)
+	c.Add(metrics.CountEvery)
 	f = scrape(t, m)
 	f.want(t, 3, "onced_claims_open", "state=pending")
 	f.want(t, 0, "onced_claims_open", "state=unknown")
@@ -168,7 +168,7 @@ func TestOpenClaimsAfterARestart(t *testing.T) {
 	store.Close()
 
 	restarted := c.Now().Add(time.Minute)
-	c.pass(time.Minute)
+	c.Add(time.Minute)
 	store, m = open()
 	f = scrape(t, m)
 	f.want(t, 1, "onced_claims_open", "state=pending") // the remote owner lives on
@@ -177,7 +177,7 @@ func TestOpenClaimsAfterARestart(t *testing.T) {
 	if !ok || oldest > float64(restarted.Unix()) {
 		t.Errorf("the oldest is of %v (there: %v), the restart was at %d", oldest, ok, restarted.Unix())
 	}
-	c.pass(2 * time.Hour) // time alone makes the third unknown
+	c.Add(2 * time.Hour) // time alone makes the third unknown
 	f = scrape(t, m)
 	f.want(t, 0, "onced_claims_open", "state=pending")
 	f.want(t, 3, "onced_claims_open", "state=unknown")
@@ -208,7 +208,7 @@ func TestCountsAreBoundedAndKept(t *testing.T) {
 		t.Error("a second scrape counted again at once")
 	}
 	at := float64(c.Now().Unix())
-	c.pass(metrics.CountEvery)
+	c.Add(metrics.CountEvery)
 	fail = errors.New("the store is closed")
 	f = scrape(t, m)
 	f.want(t, metrics.MaxOpenCounted, "onced_claims_open")

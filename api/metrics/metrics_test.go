@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,30 +23,13 @@ import (
 	"onced/api/metrics"
 	"onced/kv"
 	"onced/kv/claim"
+	"onced/kv/kvtest/testclock"
 	"onced/saga"
 )
 
 var update = flag.Bool("update", false, "write METRICS.md")
 
-// clock is a clock that stands still.
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func newClock() *clock { return &clock{t: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
+func newClock() *testclock.Clock { return testclock.At(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) }
 
 // text is what the handler answers.
 func text(t *testing.T, m *metrics.Metrics) string {
@@ -320,7 +302,7 @@ func TestConfigRead(t *testing.T) {
 	m := metrics.New(metrics.Config{Clock: c})
 	m.ConfigRead(true)
 	start := float64(c.Now().Unix())
-	c.pass(time.Minute)
+	c.Add(time.Minute)
 	m.ConfigRead(false)
 	f := scrape(t, m)
 	f.want(t, start, "onced_config_last_reload_success_timestamp_seconds")

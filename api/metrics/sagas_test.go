@@ -84,13 +84,13 @@ func TestWaitingRunsAreCountedSeldomAndKept(t *testing.T) {
 		t.Errorf("counted %d times", w.asked)
 	}
 	at := float64(c.Now().Unix())
-	c.pass(metrics.CountEvery)
+	c.Add(metrics.CountEvery)
 	w.held, w.err = 9, errors.New("the store is away")
 	f := scrape(t, m)
 	f.want(t, 2, "onced_saga_runs_need_person", "state=held")
 	f.want(t, at, "onced_saga_runs_counted_timestamp_seconds")
 	w.err = nil
-	c.pass(metrics.CountEvery)
+	c.Add(metrics.CountEvery)
 	f = scrape(t, m)
 	f.want(t, 9, "onced_saga_runs_need_person", "state=held")
 	f.want(t, at+20, "onced_saga_runs_counted_timestamp_seconds")

@@ -46,10 +46,10 @@ func searched(t *testing.T, yaml, body string) (*setup, *wire) {
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n"+
 			"Content-Length: %d\r\n\r\n%s", status, len(text), text)
 	})
-	clock := claimClock{at: time.Unix(1_000_000, 0)}
-	s := setupOn(t, clock.store(), routesOf(t, yaml, w.url()))
+	clock, store := clockAndStore()
+	s := setupOn(t, store, routesOf(t, yaml, w.url()))
 	s.pays(502, "upstream_failed", false)
-	clock.add(time.Second)
+	clock.Add(time.Second)
 	return s, w
 }
 

@@ -96,10 +96,10 @@ func TestLookUpAnswers(t *testing.T) {
 				_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s", head, len(body), body)
 			}
 		})
-		clock := claimClock{at: time.Unix(1_000_000, 0)}
-		s := setupOn(t, clock.store(), routesOf(t, yaml, w.url()))
+		clock, store := clockAndStore()
+		s := setupOn(t, store, routesOf(t, yaml, w.url()))
 		s.pays(502, "upstream_failed", false)
-		clock.add(time.Second)
+		clock.Add(time.Second)
 		resp, got := s.pay()
 		if resp.StatusCode != want.status || !strings.Contains(got, want.part) {
 			t.Errorf("%s: %d %s", answer, resp.StatusCode, got)

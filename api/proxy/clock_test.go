@@ -3,32 +3,18 @@ package proxy
 import (
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
 
-// claimClock is a clock that only tests move.
-type claimClock struct {
-	mu sync.Mutex
-	at time.Time
+// clockAndStore returns a clock that only the test moves, and a store that follows it.
+func clockAndStore() (*testclock.Clock, *memkv.Store) {
+	c := testclock.At(time.Unix(1_000_000, 0))
+	return c, memkv.New(memkv.Options{Clock: c})
 }
-
-func (c *claimClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *claimClock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
-}
-
-func (c *claimClock) store() *memkv.Store { return memkv.New(memkv.Options{Clock: c}) }
 
 // tlsURL is an upstream whose certificate nobody trusts.
 func tlsURL(t *testing.T) string {

@@ -206,12 +206,12 @@ func TestIK09_AbsentAfterTheTime(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 201 Yes\r\nContent-Length: 2\r\n\r\nok")
 		}
 	})
-	clock := claimClock{at: time.Unix(1_000_000, 0)}
-	s := setupOn(t, clock.store(), routesOf(t, strings.Replace(checked, "1ms", "1h", 1), w.url()))
+	clock, store := clockAndStore()
+	s := setupOn(t, store, routesOf(t, strings.Replace(checked, "1ms", "1h", 1), w.url()))
 	s.pays(502, `"upstream_failed"`, false)
-	clock.add(time.Hour - time.Second)
+	clock.Add(time.Hour - time.Second)
 	s.pays(409, "too soon", false)
-	clock.add(2 * time.Second)
+	clock.Add(2 * time.Second)
 	s.pays(201, "ok", false)
 	s.pays(201, "ok", true)
 	if posts.Load() != 2 {
@@ -256,12 +256,12 @@ func TestIK10_TimeoutAfterTheCharge(t *testing.T) {
 func TestIK10_RepeatOnlyWhileTheKeyIsValid(t *testing.T) {
 	g := newGateway(t)
 	g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }
-	clock := claimClock{at: time.Unix(1_000_000, 0)}
-	s := setupOn(t, clock.store(), routesOf(t, repeatable+"  key_valid_for: 1h\n", g.URL))
+	clock, store := clockAndStore()
+	s := setupOn(t, store, routesOf(t, repeatable+"  key_valid_for: 1h\n", g.URL))
 	s.pays(502, "", false)
-	clock.add(time.Hour - time.Second)
+	clock.Add(time.Hour - time.Second)
 	s.pays(502, "", false)
-	clock.add(2 * time.Second)
+	clock.Add(2 * time.Second)
 	s.pays(409, "a person", false)
 	g.oneKey(t, 2)
 }
@@ -277,14 +277,14 @@ func TestIK10_RefusalAfterDoubt(t *testing.T) {
 		}
 		return true
 	}
-	clock := claimClock{at: time.Unix(1_000_000, 0)}
-	s := setupOn(t, clock.store(), routesOf(t, repeatable, g.URL))
+	clock, store := clockAndStore()
+	s := setupOn(t, store, routesOf(t, repeatable, g.URL))
 	s.pays(502, "", false)
 	s.pays(409, `"outcome_unknown"`, false)
 	s.pays(409, `"retry_after_s":60`, false)
 	g.oneKey(t, 2)
 	// It is the outcome of the key, once the upstream has come to one.
-	clock.add(time.Minute)
+	clock.Add(time.Minute)
 	s.pays(402, "", false)
 	s.pays(402, "", true)
 	g.oneKey(t, 3)
@@ -732,18 +732,18 @@ func TestScopesOfRoutesAreTheirOwn(t *testing.T) {
 
 func TestIK21_AfterTheRetention(t *testing.T) {
 	g := newGateway(t)
-	clock := claimClock{at: time.Unix(1_000_000, 0)}
-	s := setupOn(t, clock.store(), routesOf(t, plain, g.URL))
+	clock, store := clockAndStore()
+	s := setupOn(t, store, routesOf(t, plain, g.URL))
 	s.pays(201, `{"charges":1}`, false)
-	clock.add(claim.DefaultRetention - time.Second)
+	clock.Add(claim.DefaultRetention - time.Second)
 	s.pays(201, `{"charges":1}`, true)
-	clock.add(2 * time.Second)
+	clock.Add(2 * time.Second)
 	s.pays(201, `{"charges":2}`, false)
 
 	g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool { cut(w); return true }
 	resp, body := s.call("POST", "/charges", "{}", "Idempotency-Key", "lost")
 	want(t, reply{resp, body}, 502, "", false)
-	clock.add(2 * claim.DefaultRetention) // an unknown key is never free by time
+	clock.Add(2 * claim.DefaultRetention) // an unknown key is never free by time
 	resp, body = s.call("POST", "/charges", "{}", "Idempotency-Key", "lost")
 	want(t, reply{resp, body}, 409, `"outcome_unknown"`, false)
 }

@@ -79,10 +79,10 @@ func TestIK07_IK08_IK09_DeadProcessLeavesUnknown(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(r *rig) {
 		r.want(Acquired)(r.begin(ask("A")))
-		r.clock.add(time.Minute)
+		r.clock.Add(time.Minute)
 		r.restart()
 		opened := r.clock.Now()
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 		d := r.want(InDoubt)(r.begin(ask("B")))
 		if d.Record.TokenSum != [32]byte{} || d.Record.Intent != nil || d.Record.Cause != CauseProcessEnded {
 			r.Errorf("in doubt shows %+v", d.Record)
@@ -104,7 +104,7 @@ func TestIK14_IK15_StaleOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(r *rig) {
 		r.want(Acquired)(r.begin(ask("A", remote(10*time.Second))))
-		r.clock.add(10 * time.Second)
+		r.clock.Add(10 * time.Second)
 		r.want(InDoubt)(r.begin(ask("B")))
 		d := r.want(TookOver)(r.begin(ask("B", takeOver)))
 		if !d.Record.LastSendBefore.Equal(r.clock.Now()) || d.Record.Cause != CauseLeaseEnded {
@@ -340,7 +340,7 @@ func TestIK27_AnOldVersionNeverFitsTheNextClaim(t *testing.T) {
 		Actor: "ann", Reason: "r"}
 	r.want(Freed)(r.book.Resolve(r.Context(), v))
 	for _, tok := range []string{"B", "A"} { // also when the token is used twice
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 		r.want(Acquired)(r.begin(ask(tok)))
 		next := r.want(StillUnknown)(r.book.Unknown(r.Context(), ref(tok), ""))
 		other := v
@@ -369,7 +369,7 @@ func TestIK27_FreedTwiceIsAnsweredTheSame(t *testing.T) {
 		if d.Record.State != Absent || r.commits.Load() != before {
 			r.Errorf("record %+v, %d commits", d.Record, r.commits.Load()-before)
 		}
-		r.clock.add(time.Hour)
+		r.clock.Add(time.Hour)
 		n, err := r.feed.Trim(r.Context(), r.store, feed.Retention{MaxAge: time.Minute})
 		if n != 1 || err != nil {
 			r.Fatal(n, err)
@@ -548,12 +548,12 @@ func TestIK21_LongRetentionNeverExpiresEarly(t *testing.T) {
 	}
 	r.cfg.Retention = MaxRetention
 	for i, at := range []time.Time{start, start.AddDate(200, 0, 0)} {
-		r.clock.add(at.Sub(r.clock.Now()))
+		r.clock.Add(at.Sub(r.clock.Now()))
 		r.restart()
 		b := ask("A", withID("op/shop/pay", at.String()))
 		r.want(Acquired)(r.begin(b))
 		r.want(Finished)(r.book.Done(r.Context(), b.Ref(), text("paid")))
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 		b.Token = token("B")
 		r.want(Replay)(r.begin(b))
 		r.wantSwept(i) // those before it

@@ -13,6 +13,7 @@ import (
 	"onced/kv/faultkv"
 	"onced/kv/feed"
 	"onced/kv/invariant"
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
 
@@ -119,7 +120,7 @@ type process struct {
 	t     *testing.T
 	life  *life
 	gw    *gateway
-	clock *testClock
+	clock *testclock.Clock
 	open  func(kv.Clock) kv.Store
 	plans [][]faultkv.Plan // of this and the following processes
 
@@ -175,7 +176,7 @@ const patience = 30 // attempts of a client before the test gives up
 func (p *process) run() (Record, error) {
 	p.start()
 	for n := range patience {
-		p.clock.add(10 * time.Second)
+		p.clock.Add(10 * time.Second)
 		if p.life.recovers {
 			if _, err := p.book.Recover(context.Background()); ended(err) {
 				p.restart()
@@ -333,7 +334,7 @@ func (p *process) sweep() error {
 	if !p.life.sweeps {
 		return nil
 	}
-	p.clock.add(DefaultRetention)
+	p.clock.Add(DefaultRetention)
 	for range patience {
 		if _, err := p.book.SweepExpired(context.Background(), 0); ended(err) {
 			p.restart()
@@ -429,7 +430,7 @@ func (p *process) resolve(ref Ref) (Decision, error) {
 // enumerate plays a life with the plans, checks its end, and returns the points
 // of each process.
 func enumerate(t *testing.T, l *life, open func(kv.Clock) kv.Store, plans ...[]faultkv.Plan) []faultkv.Point {
-	p := &process{t: t, life: l, gw: &gateway{life: l}, clock: &testClock{t: start}, open: open, plans: plans}
+	p := &process{t: t, life: l, gw: &gateway{life: l}, clock: testclock.At(start), open: open, plans: plans}
 	rec, err := p.run()
 	fail := func(format string, args ...any) {
 		t.Errorf("%s, %v: %s", l.name, plans, fmt.Sprintf(format, args...))

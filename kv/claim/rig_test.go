@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,31 +13,14 @@ import (
 	"onced/kv/feed"
 	"onced/kv/group"
 	"onced/kv/invariant"
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
-
-// testClock stands still until it is moved.
-type testClock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *testClock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
 
 // rig is a store that can be restarted, with a Book on it.
 type rig struct {
 	*testing.T
-	clock   *testClock
+	clock   *testclock.Clock
 	open    func() kv.Store
 	cfg     Config
 	store   kv.Store
@@ -78,7 +60,7 @@ func eachEngine(t *testing.T, test func(*rig)) {
 }
 
 func bareRig(t *testing.T) *rig {
-	r := &rig{T: t, clock: &testClock{t: start}, feed: feed.New(feed.Config{})}
+	r := &rig{T: t, clock: testclock.At(start), feed: feed.New(feed.Config{})}
 	r.cfg.Feed = r.feed
 	t.Cleanup(func() {
 		if r.store == nil {

@@ -27,14 +27,14 @@ func TestIK21_OnlyTerminalClaimsAreSwept(t *testing.T) {
 		r.want(Acquired)(r.begin(ask("A", numbered(4))))
 		r.want(Finished)(r.book.Refused(r.Context(), ask("A", numbered(4)).Ref(), text("no")))
 
-		r.clock.add(DefaultRetention - 1)
+		r.clock.Add(DefaultRetention - 1)
 		r.wantSwept(0)
 		r.want(Replay)(r.begin(ask("B", numbered(3))))
-		r.clock.add(1)
+		r.clock.Add(1)
 		r.wantSwept(2)
 		r.wantSwept(0)
 		r.want(Acquired)(r.begin(ask("B", numbered(3)))) // a new effect, as published
-		r.clock.add(100 * DefaultRetention)
+		r.clock.Add(100 * DefaultRetention)
 		r.restart()
 		r.wantSwept(0)
 		for _, i := range []int{0, 1, 2, 3} {
@@ -55,7 +55,7 @@ func TestIK21_ExpiredKeyIsReusedBeforeTheSweep(t *testing.T) {
 	r := newRig(t)
 	r.want(Acquired)(r.begin(ask("A")))
 	r.want(Finished)(r.done("A", "paid"))
-	r.clock.add(DefaultRetention)
+	r.clock.Add(DefaultRetention)
 	other := func(b *Request) { b.Fingerprint[0]++ }
 	r.want(Acquired)(r.begin(ask("B", other)))
 	r.wantSwept(0) // the rules of the rig check that no index row is left
@@ -69,7 +69,7 @@ func TestIK22_SweepBesideLiveWork(t *testing.T) {
 	const all, per = 20_000, 500
 	for at := 0; at < all; at += per {
 		if at == all/2 { // the first half expires first
-			r.clock.add(time.Hour)
+			r.clock.Add(time.Hour)
 		}
 		err := r.store.Update(r.Context(), func(w kv.Writer) error {
 			for i := at; i < at+per; i++ {
@@ -87,7 +87,7 @@ func TestIK22_SweepBesideLiveWork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.clock.add(DefaultRetention - time.Hour)
+	r.clock.Add(DefaultRetention - time.Hour)
 	var live sync.WaitGroup
 	for g := range 4 {
 		live.Go(func() {
@@ -124,7 +124,7 @@ func TestSweepIsBoundedInBytes(t *testing.T) {
 		r.want(Finished)(r.book.Done(r.Context(), ask("A", numbered(i)).Ref(),
 			Result{Data: make([]byte, passBytes/2)}))
 	}
-	r.clock.add(DefaultRetention)
+	r.clock.Add(DefaultRetention)
 	before := r.commits.Load()
 	r.wantSwept(5)
 	if n := r.commits.Load() - before; n != 3 {
@@ -141,11 +141,11 @@ func TestRecoverWritesDownWhatIsGone(t *testing.T) {
 		}
 		r.want(Acquired)(r.begin(ask("R", numbered(n), remote(time.Hour))))
 		r.want(Acquired)(r.begin(ask("R", numbered(n+1), remote(time.Second))))
-		r.clock.add(time.Minute)
+		r.clock.Add(time.Minute)
 		r.restart()
 		r.want(Acquired)(r.begin(ask("N", numbered(n+2))))
 		opened := r.clock.Now()
-		r.clock.add(time.Minute)
+		r.clock.Add(time.Minute)
 		for i, want := range []Recovered{{Unknown: n + 1}, {}} {
 			got, err := r.book.Recover(r.Context())
 			// what is written down moves to a later place of the index, and may be seen twice
@@ -153,7 +153,7 @@ func TestRecoverWritesDownWhatIsGone(t *testing.T) {
 				r.Errorf("pass %d: %+v, %v", i, got, err)
 			}
 		}
-		r.clock.add(time.Hour)
+		r.clock.Add(time.Hour)
 		c, _, err := r.book.Get(r.Context(), ask("A", numbered(7)).ID)
 		if err != nil || c.Record.Cause != CauseProcessEnded || !c.Record.LastSendBefore.Equal(opened) ||
 			c.Age != time.Hour+time.Minute {
@@ -178,7 +178,7 @@ func TestPassesEndUnderLiveWork(t *testing.T) {
 		if n > 100 {
 			t.Fatal("the pass does not end")
 		}
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 		r.want(Acquired)(r.begin(ask("A", numbered(2*n), remote(MinLease))))
 		b := ask("A", numbered(2*n+1))
 		r.want(Acquired)(r.book.Begin(r.Context(), b))
@@ -189,7 +189,7 @@ func TestPassesEndUnderLiveWork(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 		h.after = more
 	}
 	more()
@@ -211,7 +211,7 @@ func TestIK23_ClockSetBackAtARestart(t *testing.T) {
 		r.want(Acquired)(r.begin(ask("A", numbered(1), remote(10*time.Second))))
 		r.want(Acquired)(r.begin(ask("A", numbered(2))))
 		r.want(Finished)(r.book.Done(r.Context(), ask("A", numbered(2)).Ref(), text("paid")))
-		r.clock.add(-time.Hour)
+		r.clock.Add(-time.Hour)
 		r.restart()
 		d := r.want(InFlight)(r.book.BeginWait(r.Context(), ask("B"), 0)) // shortens its lease
 		if d.RetryAfter != 10*time.Second {
@@ -221,13 +221,13 @@ func TestIK23_ClockSetBackAtARestart(t *testing.T) {
 		if got.Anchored != 1 || got.Unknown != 0 || err != nil {
 			r.Errorf("%+v, %v", got, err)
 		}
-		r.clock.add(10 * time.Second)
+		r.clock.Add(10 * time.Second)
 		r.want(InDoubt)(r.begin(ask("B")))
 		r.want(InDoubt)(r.begin(ask("B", numbered(1))))
-		r.clock.add(DefaultRetention)
+		r.clock.Add(DefaultRetention)
 		r.wantSwept(0) // an hour more
 		r.want(Replay)(r.begin(ask("B", numbered(2))))
-		r.clock.add(time.Hour)
+		r.clock.Add(time.Hour)
 		r.wantSwept(1)
 	})
 }
@@ -243,7 +243,7 @@ func TestIK23_ClockJumpsAhead(t *testing.T) {
 	r.want(StillUnknown)(r.book.Unknown(r.Context(), refs(2, "A"), "timeout"))
 	r.want(Finished)(r.book.Done(r.Context(), refs(3, "A"), text("paid")))
 
-	r.clock.add(DefaultRetention)
+	r.clock.Add(DefaultRetention)
 	r.want(InDoubt)(r.begin(ask("B", numbered(0)))) // the lease is over, the key not free
 	r.want(InFlight)(r.begin(ask("B", numbered(1))))
 	r.want(InDoubt)(r.begin(ask("B", numbered(2))))
@@ -253,7 +253,7 @@ func TestIK23_ClockJumpsAhead(t *testing.T) {
 		Finding{Answer: FoundNothing, SettlesAfter: DefaultRetention}))
 	r.want(Acquired)(r.begin(ask("B", numbered(3)))) // the price
 	r.wantSwept(0)
-	r.clock.add(-DefaultRetention) // back to the truth
+	r.clock.Add(-DefaultRetention) // back to the truth
 	r.want(InFlight)(r.begin(ask("C", numbered(3))))
 	r.want(InFlight)(r.begin(ask("C", numbered(1))))
 }
@@ -263,7 +263,7 @@ func TestListings(t *testing.T) {
 	eachEngine(t, func(r *rig) {
 		const open = 25
 		for i := range open {
-			r.clock.add(time.Second)
+			r.clock.Add(time.Second)
 			key := fmt.Sprintf("k%02d", open-i)
 			r.want(Acquired)(r.begin(ask("A", withID(ScopeOf("shop", "pay"), key))))
 		}
@@ -346,7 +346,7 @@ func TestDamagedRowHidesNoOther(t *testing.T) {
 		if i >= 2 {
 			r.want(Finished)(r.book.Done(r.Context(), ask("A", numbered(i)).Ref(), text("paid")))
 		}
-		r.clock.add(time.Second)
+		r.clock.Add(time.Second)
 	}
 	for _, i := range []int{0, 2} {
 		damage(r, recordTable.ID(), recordKey(ask("A", numbered(i)).ID), []byte("\x01\x02{}"))
@@ -362,7 +362,7 @@ func TestDamagedRowHidesNoOther(t *testing.T) {
 	if got, err := r.book.Recover(r.Context()); got.Unknown != 1 || !errors.Is(err, kv.ErrCorrupt) {
 		t.Errorf("recover: %+v, %v", got, err)
 	}
-	r.clock.add(2 * DefaultRetention)
+	r.clock.Add(2 * DefaultRetention)
 	if got, err := r.book.SweepExpired(r.Context(), 0); got.Removed != 1 || !errors.Is(err, kv.ErrCorrupt) {
 		t.Errorf("sweep: %+v, %v", got, err)
 	}
@@ -447,7 +447,7 @@ func TestDamagedKeysAndOrphansStopNoPass(t *testing.T) {
 			t.Errorf("recover %d: %+v, %v", i, got, err)
 		}
 	}
-	r.clock.add(2 * DefaultRetention)
+	r.clock.Add(2 * DefaultRetention)
 	for _, want := range []Swept{{Removed: 1, Damaged: 2}, {Damaged: 2}} {
 		if got, err := r.book.SweepExpired(r.Context(), 1); got != want || !errors.Is(err, kv.ErrCorrupt) {
 			t.Errorf("sweep: %+v, %v", got, err)
@@ -474,7 +474,7 @@ func TestSweepSaysWhetherMoreIsLeft(t *testing.T) {
 		r.want(Acquired)(r.begin(ask("A", numbered(i))))
 		r.want(Finished)(r.book.Done(r.Context(), ask("A", numbered(i)).Ref(), text("paid")))
 	}
-	r.clock.add(DefaultRetention)
+	r.clock.Add(DefaultRetention)
 	for _, want := range []Swept{{Removed: 2, More: true}, {Removed: 1}, {}} {
 		if got, err := r.book.SweepExpired(r.Context(), 2); got != want || err != nil {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
@@ -482,7 +482,7 @@ func TestSweepSaysWhetherMoreIsLeft(t *testing.T) {
 	}
 	r.want(Acquired)(r.begin(ask("A")))
 	r.want(Finished)(r.done("A", "paid"))
-	r.clock.add(DefaultRetention)
+	r.clock.Add(DefaultRetention)
 	if got, err := r.book.SweepExpired(r.Context(), 1); got != (Swept{Removed: 1}) || err != nil {
 		t.Errorf("the limit was just enough: %+v, %v", got, err)
 	}

@@ -333,6 +333,6 @@ func TestStandingClockDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t) // its clock stands still
 	r.want(Acquired)(r.begin(ask("A", remote(time.Second))))
-	r.clock.add(time.Second - time.Nanosecond)
+	r.clock.Add(time.Second - time.Nanosecond)
 	r.want(InFlight)(r.book.BeginWait(r.Context(), ask("B"), 20*time.Millisecond))
 }

@@ -16,32 +16,15 @@ import (
 	"onced/kv/faultkv"
 	"onced/kv/group"
 	"onced/kv/invariant"
+	"onced/kv/kvtest/testclock"
 	"onced/kv/memkv"
 )
 
-// clock is moved by the tests.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	c.now = c.now.Add(d)
-	c.mu.Unlock()
-}
+func newClock() *testclock.Clock { return testclock.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) }
 
 // open returns a store whose closures run twice, whose rules are checked at the
 // end, and a count of its commits.
-func open(t testing.TB) (s *memkv.Store, c *clock, commits func() int) {
+func open(t testing.TB) (s *memkv.Store, c *testclock.Clock, commits func() int) {
 	c = newClock()
 	var mu sync.Mutex
 	n := 0
@@ -721,7 +704,7 @@ func TestTrim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.advance(time.Hour)
+		c.Add(time.Hour)
 	}
 	was := commits()
 	for _, keep := range []Retention{

@@ -2,11 +2,11 @@ package kvtest
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"onced/kv"
+	"onced/kv/kvtest/testclock"
 )
 
 var clockTests = []namedTest{
@@ -14,37 +14,18 @@ var clockTests = []namedTest{
 	{"Clock/TransactionsAreBoundedInTime", testTxTime},
 }
 
-// handClock is moved by hand.
-type handClock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func newHandClock() *handClock {
-	return &handClock{at: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-}
-
-// Now implements [kv.Clock].
-func (c *handClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *handClock) move(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
+func newClock() *testclock.Clock {
+	return testclock.At(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 }
 
 func testClockInstant(t *testing.T, s *suite) {
-	clock := newHandClock()
+	clock := newClock()
 	st := closing(t, s.caps.Clock(t, clock))
 	for range 3 {
-		clock.move(time.Hour)
+		clock.Add(time.Hour)
 		check := func(r kv.Reader) {
 			want := clock.Now()
-			clock.move(time.Second)
+			clock.Add(time.Second)
 			if got := r.Now(); !got.Equal(want) {
 				t.Errorf("the transaction's instant is %v, the clock said %v when it began", got, want)
 			}
@@ -61,11 +42,11 @@ func testClockInstant(t *testing.T, s *suite) {
 }
 
 func testTxTime(t *testing.T, s *suite) {
-	clock := newHandClock()
+	clock := newClock()
 	st := closing(t, s.caps.Clock(t, clock))
 	putMany(t, st, 1000)
 	late := func(r kv.Reader) error {
-		clock.move(kv.MaxTxTime)
+		clock.Add(kv.MaxTxTime)
 		if _, err := r.Get(table, rowKey(1)); err != nil {
 			t.Errorf("Get within the time: %v", err)
 		}
@@ -73,7 +54,7 @@ func testTxTime(t *testing.T, s *suite) {
 		var last error
 		for _, err := range r.Scan(table, kv.Range{}) {
 			if n++; n == 3 {
-				clock.move(time.Millisecond)
+				clock.Add(time.Millisecond)
 			}
 			last = err
 		}
