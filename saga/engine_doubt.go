@@ -54,13 +54,13 @@ func (e *Engine) lookForCommits() {
 		time.AfterFunc(sureAfter, e.lookForCommits)
 	}
 	e.mu.Unlock()
+	if len(lost) == 0 {
+		return
+	}
+	e.notifyAll()
+	e.cfg.Timers.Wake()
 	for id := range lost {
-		if e.draining.Load() {
-			return
-		}
-		e.notify(id)
-		e.cfg.Timers.Wake()
-		if e.serving.Load() {
+		if e.serving.Load() && !e.draining.Load() {
 			e.lookAgain(id)
 		}
 	}
