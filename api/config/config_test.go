@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"onced/saga/httpstep"
 )
 
 // files is a file system for Load.
@@ -76,7 +78,7 @@ func TestThreeLinesAreARoute(t *testing.T) {
 		300: "", 304: "", 406: "", 408: "", 412: "", 500: "", 502: "", 503: "", 504: "", 599: "",
 	} {
 		got := ""
-		for name, set := range map[string]Statuses{"done": o.Done, "refused": o.Refused, "retry": o.Retry} {
+		for name, set := range map[string]httpstep.Statuses{"done": o.Done, "refused": o.Refused, "retry": o.Retry} {
 			if set.Has(status) {
 				got += name
 			}
@@ -602,9 +604,9 @@ func TestSecretOfAVariableOrAFile(t *testing.T) {
 func TestOutcomesThatAreWrittenWin(t *testing.T) {
 	text := "routes:\n- path: /c\n  upstream: http://h\n  outcomes: "
 	for _, c := range []struct{ in, done, refused, retry string }{
-		{"{}", "2xx", "400,402-405,410,411,413-415,422,431,451", "401,407,409,425,429"},
+		{"{}", "2xx", "400,402-405,410-411,413-415,422,431,451", "401,407,409,425,429"},
 		{"{refused: [409]}", "2xx", "409", "401,407,425,429"},
-		{"{retry: 503}", "2xx", "400,402-405,410,411,413-415,422,431,451", "503"},
+		{"{retry: 503}", "2xx", "400,402-405,410-411,413-415,422,431,451", "503"},
 		{"{unknown: [202, 404]}", "200-201,203-299", "400,402-403,405,410-411,413-415,422,431,451",
 			"401,407,409,425,429"},
 	} {

@@ -208,7 +208,7 @@ func (l *loader) value(n *yaml.Node, v reflect.Value, f field, at where) {
 		l.secrets(n, v, path)
 	case f.typ.Kind() == reflect.Map:
 		l.texts(n, v, f, path)
-	case f.typ.Kind() == reflect.Slice && n.Kind != yaml.ScalarNode:
+	case isList(f.typ) && n.Kind != yaml.ScalarNode:
 		l.list(n, v, f, path)
 	default:
 		l.scalar(n, v, f, at)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"onced/saga/httpstep"
 )
 
 // remarks says what is allowed and may surprise.
@@ -58,21 +60,21 @@ func (l *loader) remarkTimeout(r *Route, path string, h HTTP) {
 		Remedy: "shorten it, or give http.drain_timeout and the supervisor more time"})
 }
 
-// certain are the statuses that can say that nothing has happened.
-var certain = Statuses{{From: 200, To: http.StatusRequestTimeout - 1},
-	{From: http.StatusRequestTimeout + 1, To: 499}}
+// certain are the statuses that can say that nothing has happened: not 408 and 5xx.
+const certain = "200-407,409-499"
 
 // remarkOutcomes warns of statuses that are taken for a proof and are none: a 503,
 // or a 408, may come from a proxy in between while the charge is under way.
 func (l *loader) remarkOutcomes(r *Route, path string) {
+	proofs, _ := httpstep.ParseStatuses(certain) // they are some
 	for _, c := range []struct {
 		name, risk string
-		set        Statuses
+		set        httpstep.Statuses
 	}{
 		{"refused", "the order counts as unpaid", r.Outcomes.Refused},
 		{"retry", "it is sent again, and may be charged twice", r.Outcomes.Retry},
 	} {
-		if doubtful := without(c.set, certain); len(doubtful) > 0 {
+		if doubtful := c.set.Without(proofs); !doubtful.Empty() {
 			key := path + ".outcomes." + c.name
 			l.warnings = append(l.warnings, Problem{Origin: l.originOf(key), Key: key,
 				Text: fmt.Sprintf("has %s, which seldom means that nothing has happened: when something "+

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"onced/saga/httpstep"
+)
 
 // Route sends requests on to an upstream, and those with a key once.
 type Route struct {
@@ -76,15 +80,15 @@ type Header struct {
 // has means that the outcome is unknown: by default 3xx, 408 and 5xx.
 type Outcomes struct {
 	// Done: the effect happened. The answer is stored and replayed.
-	Done Statuses `default:"2xx" key:"done"`
+	Done httpstep.Statuses `default:"2xx" key:"done"`
 	// Refused: it did not happen and will not. The answer is stored and replayed.
-	Refused Statuses `default:"400,402-405,410,411,413-415,422,431,451" key:"refused"`
+	Refused httpstep.Statuses `default:"400,402-405,410,411,413-415,422,431,451" key:"refused"`
 	// Retry: it did not happen and may be asked for again. The key is free again.
 	// 401 and 407 in it mean that the upstream does not accept our credentials: the
 	// client gets 502, and an error is logged.
-	Retry Statuses `default:"401,407,409,425,429" key:"retry"`
+	Retry httpstep.Statuses `default:"401,407,409,425,429" key:"retry"`
 	// Unknown takes statuses out of the three others.
-	Unknown Statuses `key:"unknown"`
+	Unknown httpstep.Statuses `key:"unknown"`
 }
 
 // Check is a look-up at the upstream. It must not cause the effect.
@@ -125,7 +129,7 @@ const (
 // Match recognises an answer by its status and, when Field is set, by a value
 // in its JSON body. It matches nothing when Status is empty.
 type Match struct {
-	Status Statuses `key:"status"`
+	Status httpstep.Statuses `key:"status"`
 	// Field is the path of the value: data.0.status, or data.*.status for that of
 	// every entry of the list data.
 	Field string `key:"field"`
@@ -138,4 +142,4 @@ type Match struct {
 }
 
 // Set reports whether m matches anything at all.
-func (m Match) Set() bool { return len(m.Status) > 0 }
+func (m Match) Set() bool { return !m.Status.Empty() }

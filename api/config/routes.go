@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"onced/saga/httpstep"
 )
 
 // reserved are the first segments of the API's own paths, to which no route can
@@ -186,14 +188,15 @@ func (l *loader) header(path, name string) {
 // have two meanings.
 func (l *loader) routeOutcomes(r *Route, path string) {
 	o := &r.Outcomes
-	o.Done = without(o.Done, o.Unknown)
-	o.Refused, o.Retry = without(o.Refused, o.Unknown), without(o.Retry, o.Unknown)
+	for _, list := range []*httpstep.Statuses{&o.Done, &o.Refused, &o.Retry} {
+		*list = list.Without(o.Unknown)
+	}
 	o.give(path, l)
 	for status := 200; status <= 599; status++ {
 		var has []string
 		for _, c := range []struct {
 			name string
-			set  Statuses
+			set  httpstep.Statuses
 		}{{"done", o.Done}, {"refused", o.Refused}, {"retry", o.Retry}} {
 			if c.set.Has(status) {
 				has = append(has, c.name)
@@ -206,7 +209,7 @@ func (l *loader) routeOutcomes(r *Route, path string) {
 			return
 		}
 	}
-	if len(o.Done) == 0 {
+	if o.Done.Empty() {
 		l.wrong(path+".outcomes.done", Problem{Text: "is empty",
 			Remedy: "no request could ever succeed; name a status"})
 	}
@@ -215,41 +218,17 @@ func (l *loader) routeOutcomes(r *Route, path string) {
 // give lets a list that was written win over lists that are defaults: who names
 // 409 as refused need not take it out of retry.
 func (o *Outcomes) give(path string, l *loader) {
-	lists := map[string]*Statuses{"done": &o.Done, "refused": &o.Refused, "retry": &o.Retry}
+	lists := map[string]*httpstep.Statuses{"done": &o.Done, "refused": &o.Refused, "retry": &o.Retry}
 	for name, written := range lists {
 		if _, ok := l.origins[path+".outcomes."+name]; !ok {
 			continue
 		}
 		for other, list := range lists {
 			if _, ok := l.origins[path+".outcomes."+other]; !ok && other != name {
-				*list = without(*list, *written)
+				*list = list.Without(*written)
 			}
 		}
 	}
-}
-
-// without returns s without the statuses of other.
-func without(s, other Statuses) Statuses {
-	if len(other) == 0 || len(s) == 0 {
-		return s
-	}
-	var rest Statuses
-	removed := false
-	for status := 200; status <= 599; status++ {
-		if !s.Has(status) || other.Has(status) {
-			removed = removed || s.Has(status)
-			continue
-		}
-		if n := len(rest); n > 0 && rest[n-1].To == status-1 {
-			rest[n-1].To = status
-			continue
-		}
-		rest = append(rest, StatusRange{From: status, To: status})
-	}
-	if !removed {
-		return s
-	}
-	return rest
 }
 
 func (l *loader) routeCheck(c *Check, path string) {

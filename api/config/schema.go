@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"onced/saga/httpstep"
 )
 
 // envPrefix begins the names of our variables.
@@ -32,7 +34,7 @@ var (
 	urlType      = reflect.TypeFor[URL]()
 	bytesType    = reflect.TypeFor[Bytes]()
 	durationType = reflect.TypeFor[time.Duration]()
-	statusType   = reflect.TypeFor[StatusRange]()
+	statusesType = reflect.TypeFor[httpstep.Statuses]()
 )
 
 // fieldsOf returns the keys of a section in the order of the struct.
@@ -51,12 +53,17 @@ func fieldsOf(t reflect.Type) []field {
 
 // isSection reports whether t is a group of keys and no value.
 func isSection(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && t != secretType && t != urlType && t != statusType
+	return t.Kind() == reflect.Struct && t != secretType && t != urlType && t != statusesType
 }
 
 // isSections reports whether t is a list of sections.
 func isSections(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && isSection(t.Elem())
+}
+
+// isList reports whether t is a list of values, which may be written with commas.
+func isList(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && !isSection(t.Elem()) || t == statusesType
 }
 
 // leafError says why a text is no value of a field. shown stands for a text that
@@ -66,7 +73,7 @@ type leafError struct{ problem, allowed, remedy, shown string }
 // parseLeaf reads text into v, which is of the field's type. For lists the
 // text is separated by commas.
 func (f field) parseLeaf(v reflect.Value, text string) *leafError {
-	if v.Kind() == reflect.Slice {
+	if isList(v.Type()) {
 		v.SetZero()
 		for part := range strings.SplitSeq(text, ",") {
 			if part = strings.TrimSpace(part); part == "" {
@@ -82,6 +89,15 @@ func (f field) parseLeaf(v reflect.Value, text string) *leafError {
 }
 
 func (f field) appendLeaf(v reflect.Value, text string) *leafError {
+	if set, ok := v.Addr().Interface().(*httpstep.Statuses); ok {
+		more, err := httpstep.ParseStatuses(text)
+		if err != nil {
+			return &leafError{problem: "is not a status, a class of them or a range",
+				allowed: httpstep.StatusForms}
+		}
+		*set = set.With(more)
+		return nil
+	}
 	item := reflect.New(v.Type().Elem()).Elem()
 	if e := f.parseOne(item, text); e != nil {
 		return e
@@ -103,9 +119,6 @@ func (f field) parseOne(v reflect.Value, text string) *leafError {
 			e.shown = shownURL(text)
 		}
 		return e
-	case statusType:
-		return f.assign(v, text, func(s string) (any, error) { return parseStatus(s) },
-			"200 to 599, 2xx, 402-405")
 	case bytesType:
 		return f.assign(v, text, func(s string) (any, error) { return parseBytes(s) },
 			"for example 64KiB, 1MiB, 10MB")

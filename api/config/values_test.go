@@ -2,9 +2,12 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"onced/saga/httpstep"
 )
 
 func TestDurations(t *testing.T) {
@@ -65,15 +68,18 @@ func TestBytes(t *testing.T) {
 }
 
 func TestStatuses(t *testing.T) {
-	for _, text := range []string{"200", "2xx", "402-405", "599", "5XX"} {
-		if _, err := parseStatus(text); err != nil {
-			t.Errorf("%s: %v", text, err)
+	var f field
+	set, _ := httpstep.ParseStatuses("599") // what is written takes the place of the default
+	for text, want := range map[string]string{"200": "200", "404, 2xx,,402-405": "2xx,402-405", "": "",
+		"5XX,498": "498,5xx"} {
+		if e := f.parseLeaf(reflect.ValueOf(&set).Elem(), text); e != nil || set.String() != want {
+			t.Errorf("%q is %s (%+v), want %s", text, set, e, want)
 		}
 	}
-	for _, text := range []string{"", "99", "100", "199", "600", "6xx", "1xx", "405-402", "20", "2000",
-		"-200", "200-", "+20", "xx"} {
-		if got, err := parseStatus(text); err == nil {
-			t.Errorf("%q is %v", text, got)
+	for _, text := range []string{"99", "200,1xx", "405-402"} {
+		if e := f.parseLeaf(reflect.ValueOf(&set).Elem(), text); e == nil ||
+			e.allowed != httpstep.StatusForms {
+			t.Errorf("%q is %s: %+v", text, set, e)
 		}
 	}
 }

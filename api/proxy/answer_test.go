@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"onced/api/config"
+	"onced/saga/httpstep"
 )
 
 // attempts is a search that lists all attempts of a payment.
@@ -146,7 +147,11 @@ func TestIK08_ReplyFieldThatIsNotThere(t *testing.T) {
 }
 
 func TestWholeAnswerIsAList(t *testing.T) {
-	absent := config.Match{Status: config.Statuses{{From: 200, To: 200}}, Is: config.IsEmpty}
+	ok, err := httpstep.ParseStatuses("200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent := config.Match{Status: ok, Is: config.IsEmpty}
 	done := absent
 	done.Is, done.Field, done.Equals = "", "*", []string{"a"}
 	for body, want := range map[string][2]bool{ // absent, done

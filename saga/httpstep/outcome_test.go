@@ -208,6 +208,9 @@ func TestStatuses(t *testing.T) {
 	if !(Statuses{}).Empty() || mustStatuses(t, "200").Empty() {
 		t.Error("Empty")
 	}
+	if got := mustStatuses(t, "404,2xx").With(mustStatuses(t, "405,200")).String(); got != "2xx,404-405" {
+		t.Errorf("With is %s", got)
+	}
 }
 
 func TestNames(t *testing.T) {

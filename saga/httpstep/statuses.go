@@ -18,13 +18,15 @@ type Statuses struct {
 	bits [(lastStatus-firstStatus)/64 + 1]uint64
 }
 
+// StatusForms are examples of what a set is written with, for messages.
+const StatusForms = "200 to 599, 2xx, 402-405"
+
 // StatusError is a text that is no set of statuses.
 type StatusError struct{ Text string }
 
 // Error says what may be written.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%q is not a status, a class of them or a range; allowed: 200 to 599, 2xx, 402-405",
-		e.Text)
+	return fmt.Sprintf("%q is not a status, a class of them or a range; allowed: %s", e.Text, StatusForms)
 }
 
 // ParseStatuses returns the set of all that is written: "404", "2xx", "402-405", and
@@ -76,6 +78,14 @@ func (s Statuses) Has(status int) bool {
 
 // Empty reports that the set has none.
 func (s Statuses) Empty() bool { return s == Statuses{} }
+
+// With returns the set with those of other too.
+func (s Statuses) With(other Statuses) Statuses {
+	for i := range s.bits {
+		s.bits[i] |= other.bits[i]
+	}
+	return s
+}
 
 // Without returns the set without those of other.
 func (s Statuses) Without(other Statuses) Statuses {
