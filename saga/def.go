@@ -2,6 +2,7 @@ package saga
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ type stepDef struct {
 	act     actFunc
 	undo    undoFunc
 	check   checkFunc
+	in      reflect.Type // the input of its typed functions; nil when there are none
 	host    string
 	timeout time.Duration // of one call
 	nothing bool          // says that there is nothing to undo
@@ -103,7 +105,8 @@ func (d *Definition) Deadline(limit time.Duration) *Definition {
 //	action func(ctx context.Context, in I) (O, error)
 //	undo   func(ctx context.Context, in I, out O) error
 //
-// I is the input of the run, O what the step gives. Both survive restarts as JSON,
+// I is the input of the run, one type for all steps; O what the step gives. Both
+// survive restarts as JSON,
 // and every call gets its own copy: an undo sees what its own step stored, whatever
 // later steps did. [Output] gives the outputs of earlier steps. What a function
 // returns means what it means everywhere in this package: nil is done, [Refused]
@@ -113,8 +116,15 @@ func (d *Definition) Deadline(limit time.Duration) *Definition {
 // it; that a look-up finds nothing is no proof as long as it has not ended.
 //
 // An undo is tried again until it succeeds or its attempts are used up, always with
-// the same key, also when it may have happened; see [UndoKeyValidFor]. undo is nil for
-// a step that has none; it then is the last one, or says with [Pivot], [Irreversible] or [NothingToUndo] what that means.
+// the same key. So an undo may be sent twice, for example after a crash in it, and its
+// callee must honour [DownstreamKey], or a refund is paid twice; for one that knows no
+// keys say UndoKeyValidFor(0), see [UndoKeyValidFor]. undo is nil for a step that has none; it then is the last one, or says with [Pivot],
+// [Irreversible] or [NothingToUndo] what that means. A step without an action is an
+// [Definition.Await], or says [AwaitSignal] itself and has an undo.
+//
+// An input that does not fit I is an error of the start. If it does not fit later, in a
+// program with other types, nothing is sent or undone for that: the run is held until
+// the program is corrected and a person says retry.
 //
 // Steps take [Timeout], [Check], [SettlesAfter], [Repeatable] and the options named
 // in [StepOptions]. Step also takes untyped functions, see [Call]. A mistake is
@@ -129,6 +139,9 @@ func (d *Definition) Step(name string, action, undo any, opts ...Option) *Defini
 		}
 	}
 	field := "step " + name
+	if action == nil && !set.step.await {
+		d.fail(field, "has no action; use Await for a step that only waits for its signal")
+	}
 	if d.checkName(field, name); slices.Contains(d.StepNames(), name) {
 		d.fail(field, "is there twice")
 	}
@@ -190,6 +203,9 @@ func (d *Definition) problemOfSteps() (field, problem string) {
 			return field, "is a second pivot; there is one point of no return"
 		case s.HasUndo && (s.Pivot || s.Irreversible || d.nothingToUndo(i)):
 			return field, "has an undo and says that it is not undone; leave one of them out"
+		case d.steps[i].in != nil && d.steps[i].in != d.inputType():
+			return field, fmt.Sprintf("takes the input %s, the steps before it take %s; all get the input of the "+
+				"run, so give them one type, or use functions of a Call", d.steps[i].in, d.inputType())
 		case s.UndoWhenAbsent && !s.HasUndo:
 			return field, "has UndoWhenAbsent and no undo"
 		case !s.HasUndo && !s.Pivot && !s.Irreversible && !d.nothingToUndo(i) && i < len(d.steps)-1:
@@ -198,6 +214,28 @@ func (d *Definition) problemOfSteps() (field, problem string) {
 		}
 	}
 	return "", ""
+}
+
+// inputType is the input of the typed steps, nil when there are none.
+func (d *Definition) inputType() reflect.Type {
+	for _, s := range d.steps {
+		if s.in != nil {
+			return s.in
+		}
+	}
+	return nil
+}
+
+// fits reports what is wrong with an input, if a typed step could not read it.
+func (d *Definition) fits(input []byte) error {
+	t := d.inputType()
+	if t == nil {
+		return nil
+	}
+	if _, err := decoded(t, input); err != nil {
+		return &InputError{Field: "input", Problem: "does not fit the steps of " + d.name + ": " + err.Error()}
+	}
+	return nil
 }
 
 func (d *Definition) nothingToUndo(i int) bool { return d.steps[i].nothing }

@@ -143,6 +143,7 @@ func (s *stepDef) take(action, undo, check any) error {
 			return fmt.Errorf("has the action %T; it is a func(context.Context, I) (O, error)", action)
 		}
 		in, out = v.Type().In(1), v.Type().Out(0)
+		s.in = in
 		s.act = typedAction(v)
 	}
 	switch f := undo.(type) {
@@ -155,6 +156,8 @@ func (s *stepDef) take(action, undo, check any) error {
 			return fmt.Errorf("has the undo %T; with its action it is a func(context.Context, %s, %s) error",
 				undo, typeName(in, "I"), typeName(out, "O"))
 		}
+		s.in = v.Type().In(1)
+		in = s.in
 		s.undo = typedUndo(v)
 	}
 	return s.takeCheck(check, in, out)
@@ -173,6 +176,7 @@ func (s *stepDef) takeCheck(check any, in, out reflect.Type) error {
 				"func(context.Context, %s, saga.Doubt) (%s, bool, error)", check, typeName(in, "I"),
 				typeName(out, "O"))
 		}
+		s.in = v.Type().In(1)
 		s.check = typedCheck(v)
 	}
 	return nil
@@ -217,11 +221,23 @@ func asError(v reflect.Value) error {
 	return err
 }
 
+// unreadable is the error of a function that could not be called, for what it is to
+// get does not fit it.
+type unreadable struct {
+	what string
+	err  error
+}
+
+// Error says what does not fit, and what to do.
+func (u *unreadable) Error() string {
+	return u.what + " does not fit the step: " + u.err.Error() + "; correct the program, then retry"
+}
+
 func typedAction(f reflect.Value) actFunc {
 	return func(ctx context.Context, c *Call) ([]byte, error) {
 		in, err := decoded(f.Type().In(1), c.Input)
 		if err != nil {
-			return nil, NotDone(err)
+			return nil, &unreadable{"the input", err}
 		}
 		out := f.Call([]reflect.Value{reflect.ValueOf(ctx), in})
 		if err := asError(out[1]); err != nil {
@@ -235,11 +251,11 @@ func typedUndo(f reflect.Value) undoFunc {
 	return func(ctx context.Context, c *Call) error {
 		in, err := decoded(f.Type().In(1), c.Input)
 		if err != nil {
-			return NotDone(err)
+			return &unreadable{"the input", err}
 		}
 		out, err := decoded(f.Type().In(2), c.Out)
 		if err != nil {
-			return NotDone(err)
+			return &unreadable{"the output", err}
 		}
 		return asError(f.Call([]reflect.Value{reflect.ValueOf(ctx), in, out})[0])
 	}
@@ -249,12 +265,17 @@ func typedCheck(f reflect.Value) checkFunc {
 	return func(ctx context.Context, c *Call) ([]byte, bool, error) {
 		in, err := decoded(f.Type().In(1), c.Input)
 		if err != nil {
-			return nil, false, err
+			return nil, false, &unreadable{"the input", err}
 		}
 		doubt := Doubt{Operation: c.Definition + "/" + c.Step, Key: c.Key, DownstreamKey: c.ActionKey,
 			Since: c.LastSend, Try: c.Try, Reason: c.reason}
 		out := f.Call([]reflect.Value{reflect.ValueOf(ctx), in, reflect.ValueOf(doubt)})
-		if err := asError(out[2]); err != nil || !out[1].Bool() {
+		err = asError(out[2])
+		if m := markOf(err); m != nil && m.begun && !out[0].IsZero() {
+			raw, _ := encodeOutput(out[0]) // it has begun also when its output is lost
+			return raw, false, err
+		}
+		if err != nil || !out[1].Bool() {
 			return nil, false, err
 		}
 		raw, err := encodeOutput(out[0])

@@ -90,6 +90,12 @@ func UndoKeyValidFor(d time.Duration) Option {
 
 // AwaitSignal says that the step has only begun when its action is done: a signal
 // finishes it, see [Engine.Signal].
+//
+// With it, that a [Check] has found the effect means finished, not begun: a crash during
+// the action, followed by a look-up that answers found, ends the step without its
+// signal. So answer found only for what needs no signal any more, and [Begun] while it
+// has only begun; the run then waits for the signal again. A look-up that cannot tell
+// the one from the other answers Begun: the signal decides.
 func AwaitSignal() Option { return stepOption(func(s *stepSettings) { s.await = true }) }
 
 // AwaitFor is [AwaitSignal] with a bound: what has not been signalled by then is

@@ -206,17 +206,20 @@ func (e *Engine) definition(r *run) (*registered, error) {
 	d := e.defs[defID{r.def, r.version}]
 	e.mu.Unlock()
 	if d == nil {
-		return nil, fmt.Errorf("definition %s version %s is not registered", r.def, r.version)
+		return nil, fmt.Errorf("definition %s version %s is not registered; register it, and the run goes on "+
+			"by itself", r.def, r.version)
 	}
 	if err := d.m.Match(&r.state); err != nil {
-		return nil, fmt.Errorf("definition %s version %s has other steps than the run: %w; "+
-			"give it a new version and register the old one too", r.def, r.version, err)
+		return nil, fmt.Errorf("definition %[1]s version %[2]s has other steps than the run: %[3]w; give the new "+
+			"steps a new version and register the old ones as version %[2]s, and the run goes on by itself",
+			r.def, r.version, err)
 	}
 	return d, nil
 }
 
 // Serve works on the runs until ctx ends. It first takes up what an earlier process
-// left, while new runs start already. Then it drains: no call begins, those under
+// left, while new runs start already, and warns Config.Logger of definitions that runs
+// need and that are missing or have other steps. Then it drains: no call begins, those under
 // way may end within Config.Drain. It returns an error when it is called twice.
 func (e *Engine) Serve(ctx context.Context) error {
 	if e.serving.Swap(true) {
@@ -224,6 +227,7 @@ func (e *Engine) Serve(ctx context.Context) error {
 	}
 	e.slots.open()
 	e.resume(ctx, classDue, classHeld)
+	e.warnOfMissing(ctx)
 	<-ctx.Done()
 	e.drain()
 	return nil

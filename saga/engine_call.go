@@ -162,7 +162,11 @@ func (w *work) run(ctx context.Context, step *stepDef, c *Call) (ev machine.Even
 		ev = w.event(machine.OutcomeDone)
 		ev.Text = kept.Error()
 	case err != nil:
-		return w.failed(err)
+		ev = w.failed(err)
+		if ev.Begun && len(out) <= MaxData {
+			ev.Data = out
+		}
+		return ev
 	case !found:
 		return w.event(machine.OutcomeAbsent)
 	default:
@@ -180,12 +184,16 @@ func (w *work) run(ctx context.Context, step *stepDef, c *Call) (ev machine.Even
 // kept: it may hold what only the caller may see.
 func (w *work) failed(err error) machine.Event {
 	ev := w.event(machine.OutcomeUnknown)
+	if u, ok := errors.AsType[*unreadable](err); ok {
+		ev.Outcome, ev.Hold, ev.Text = machine.OutcomeRetry, machine.HoldBroken, cut(u.Error(), maxError)
+		return ev
+	}
 	m := markOf(err)
 	if m == nil {
 		ev.Text = reasonOf(err)
 		return ev
 	}
-	ev.After = m.after
+	ev.After, ev.Begun = m.after, m.begun && w.call.Kind == machine.Look
 	ev.Text = cut(err.Error(), maxError)
 	switch m.outcome {
 	case OutcomeRefused:
@@ -227,7 +235,19 @@ func (e *Engine) observe(ctx context.Context, w *work) (context.Context, func(ma
 
 // Unfinished marks err as an answer that the effect is under way, or may be: the
 // outcome is unknown, and is asked for again after the given time. It is for replies
-// such as 202 and 409 of callees that honour keys.
+// such as 202 and 409 of callees that honour keys. In a look-up it tells as little: it
+// is asked again, within [Attempts], and a signal that comes meanwhile counts; see
+// [Begun] for one that has found the effect.
 func Unfinished(after time.Duration, err error) error {
 	return &mark{outcome: OutcomeUnknown, after: max(0, after), err: err}
 }
+
+// Begun is the answer of a [Check] of a step with [AwaitSignal] that has found the
+// action, and that it has only begun: the run waits for the signal again. What is
+// returned beside it is kept as the output of the action.
+//
+//	return payment, false, saga.Begun(nil)
+//
+// err is for the history, and may be nil. From all other functions, and from a look-up
+// after the time of [AwaitFor], it is an unknown outcome.
+func Begun(err error) error { return &mark{begun: true, err: err} }

@@ -24,6 +24,8 @@ type change struct {
 	was  machine.Status
 	call *machine.Call // to be made after the commit
 	by   bool          // a driver has the run: it goes on by itself
+
+	missing error // what is wrong with the definition, when reg is nil
 }
 
 // edit reads a run for a change; nil when there is none. What a dead process had
@@ -38,18 +40,17 @@ func (e *Engine) edit(w kv.Writer, id string) (*change, error) {
 		return nil, err
 	}
 	c := &change{e: e, w: w, r: r, raw: row.Body, was: r.state.Status}
-	var missing error
-	if c.reg, missing = e.definition(r); missing != nil {
+	if c.reg, c.missing = e.definition(r); c.missing != nil {
 		c.m = unknownDef(&r.state)
 	} else {
 		c.m = c.reg.m
 	}
 	switch {
 	case r.state.Status.Terminal():
-	case missing != nil && r.state.Hold != machine.HoldNone: // what it is held for must not be forgotten
-	case missing != nil:
+	case c.missing != nil && r.state.Hold != machine.HoldNone: // what it is held for must not be forgotten
+	case c.missing != nil:
 		return c, c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldDefinition,
-			Text: missing.Error()})
+			Text: c.missing.Error()})
 	case r.epoch != e.epoch:
 		return c, c.apply(machine.Event{Kind: machine.Recover})
 	}

@@ -112,8 +112,7 @@ func (e *Engine) isDue(id string) (next slot, due bool, err error) {
 // asStored is a change that changes nothing, to look at a run.
 func (e *Engine) asStored(r *run) *change {
 	c := &change{e: e, r: r, was: r.state.Status}
-	var err error
-	if c.reg, err = e.definition(r); err != nil {
+	if c.reg, c.missing = e.definition(r); c.missing != nil {
 		c.m = unknownDef(&r.state)
 		return c
 	}
@@ -318,7 +317,7 @@ func (e *Engine) park(id, why string) {
 		err = c.apply(machine.Event{Kind: machine.Recover})
 		if err == nil {
 			err = c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldBroken, Text: cut(why,
-				maxError)})
+				maxError) + "; retry goes on with it"})
 		}
 		if err != nil {
 			return err

@@ -20,6 +20,9 @@ var (
 	ErrNoRun = errors.New("saga: there is no such run, or it is no longer kept")
 	// ErrVersion: the run has changed since the caller looked at it.
 	ErrVersion = errors.New("saga: the run has changed meanwhile; look at it again")
+	// ErrNotServing: nobody works on the runs of this engine. Call [Engine.Serve] and the
+	// Run of Config.Timers, each on a goroutine of its own; what was started goes on then.
+	ErrNotServing = errors.New("saga: nobody works on the runs; call Engine.Serve, and Run of Config.Timers")
 	// ErrInput is the class of [InputError].
 	ErrInput = errors.New("saga: wrong input")
 )

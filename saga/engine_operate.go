@@ -81,7 +81,7 @@ func (e *Engine) operate(w kv.Writer, id string, a Act, of *Query) (*RunView, er
 	}
 	if c.reg == nil && a.Verb != machine.Close {
 		return nil, &machine.Error{Status: c.r.state.Status,
-			Problem: "its definition is not registered; register it, or close the run"}
+			Problem: c.missing.Error() + "; until then it can only be closed"}
 	}
 	ev := machine.Event{Kind: machine.Operate, Verb: a.Verb, Text: a.Reason, Data: a.Output}
 	if a.Verb == machine.MarkDone || a.Verb == machine.MarkNotDone || a.Verb == machine.Skip {

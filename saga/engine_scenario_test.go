@@ -605,7 +605,7 @@ func TestABrokenRunIsParkedAndTheOthersGoOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v := s.wantStatus(id, machine.Held); v.State.Hold != machine.HoldBroken ||
-			v.State.Reason != "a bug" {
+			v.State.Reason != "it cannot be woken: a bug; retry goes on with it" {
 			t.Errorf("held for %s: %s", v.State.Hold, v.State.Reason)
 		}
 		if _, err := s.engine.Run(s.Context(), s.def(), "other", theOrder); err != nil {

@@ -84,8 +84,8 @@ func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
 		ev.Outcome = machine.OutcomeRefused
 	}
 	if c.reg == nil {
-		return &InputError{Field: "definition", Problem: fmt.Sprintf("%s version %s is not registered now; "+
-			"send the signal again later", c.r.def, c.r.version)}
+		return &InputError{Field: "run", Problem: "cannot take the signal: " + c.missing.Error() +
+			"; then send the signal again"}
 	}
 	if err := c.apply(ev); err != nil {
 		return err

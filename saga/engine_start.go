@@ -66,7 +66,8 @@ type Started struct {
 // [Engine.Wait]. It may be called again with the same key after any error.
 //
 // The input becomes JSON. Another input under the same key is a [MismatchError],
-// until the run is undone. Errors are those of the input, a [ConfigError] for a
+// until the run is undone. Errors are those of the input (an [InputError] also when it
+// does not fit the type that the steps take), a [ConfigError] for a
 // definition that is not registered, and those of the store.
 func (e *Engine) Start(ctx context.Context, d *Definition, key string, input any) (Started, error) {
 	raw, err := json.Marshal(input)
@@ -183,6 +184,9 @@ func (e *Engine) checked(req *StartRequest) (*registered, error) {
 	}
 	if len(req.Input) > 0 && !json.Valid(req.Input) {
 		return nil, &InputError{Field: "input", Problem: "is not JSON"}
+	}
+	if err := reg.fits(req.Input); err != nil {
+		return nil, err
 	}
 	if len(req.Labels) > MaxLabels {
 		return nil, &InputError{Field: "labels", Problem: fmt.Sprintf("are more than %d", MaxLabels)}

@@ -35,7 +35,10 @@ type RunView struct {
 	// or when it is woken otherwise, zero when neither.
 	Next   machine.Call
 	NextAt time.Time
-	Input  []byte
+	// Waiting is the name of the step whose signal the run waits for, or empty; see
+	// [Engine.Signal]. NextAt is then when that has taken too long, zero is never.
+	Waiting string
+	Input   []byte
 	// History is what happened; Dropped entries are missing in its middle.
 	History []HistoryEntry
 	Dropped int
@@ -77,6 +80,9 @@ func (e *Engine) view(r *run, now time.Time) *RunView {
 			x.Step = r.state.Steps[h.step].Name
 		}
 		v.History = append(v.History, x)
+	}
+	if i := r.state.Awaits(); i >= 0 {
+		v.Waiting = r.state.Steps[i].Name
 	}
 	c := e.asStored(r)
 	if want, at, ok := machine.Want(c.m, &r.state); ok && c.reg != nil {

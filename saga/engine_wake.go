@@ -23,7 +23,8 @@ func (e *Engine) wake(_ context.Context, w kv.Writer, t timer.Timer) error {
 	c.r.wake = time.Time{} // the runner has removed it
 	ev := machine.Event{Kind: machine.Wake}
 	if t.Attempts >= brokenAfter {
-		ev = machine.Event{Kind: machine.Park, Hold: machine.HoldBroken, Text: t.LastError}
+		ev = machine.Event{Kind: machine.Park, Hold: machine.HoldBroken,
+			Text: "it cannot be woken: " + t.LastError + "; retry goes on with it"}
 	}
 	if c.reg != nil {
 		if err := c.apply(ev); err != nil {
@@ -36,7 +37,8 @@ func (e *Engine) wake(_ context.Context, w kv.Writer, t timer.Timer) error {
 // openRun is a run of the index, with what a resumption must know.
 type openRun struct {
 	id, def, host string
-	released      bool // it was held for want of its definition, which is there now
+	released      bool   // it was held for want of its definition, which is there now
+	missing       string // what is wrong with its definition, or empty
 }
 
 // openPage reads a page of the index and the runs it names.
@@ -54,6 +56,9 @@ func (e *Engine) openPage(ctx context.Context, r kv.Range) (page []openRun, err 
 				c := e.asStored(stored)
 				s := c.slot()
 				o.def, o.host = s.def, s.host
+				if c.missing != nil {
+					o.missing = c.missing.Error()
+				}
 				o.released = stored.state.Hold == machine.HoldDefinition && c.reg != nil
 			} // what cannot be read is found by the rules, and by who works on it
 			got = append(got, o)

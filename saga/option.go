@@ -110,6 +110,8 @@ func Intent[A any](intent func(A) []byte) Option {
 //   - (_, false, nil): the callee does not know of it. That is proof only
 //     [SettlesAfter] after the last send; then the function runs;
 //   - (_, _, [Refused](err)): the callee refused it for good;
+//   - (_, _, [Begun](err)): of a step with [AwaitSignal], where found means finished: it
+//     has only begun, and its signal is still to come;
 //   - any other error: nothing is known. [RetryAfter] gives a hint.
 //
 // It runs within [Timeout], and its context ends with the caller's.

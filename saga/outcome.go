@@ -77,6 +77,7 @@ func RetryAfter(after time.Duration, err error) error {
 type mark struct {
 	outcome Outcome
 	after   time.Duration
+	begun   bool  // see Begun
 	err     error // may be nil
 }
 

@@ -245,6 +245,7 @@ func (w *walk) call() {
 		}
 		if w.IntN(3) == 0 {
 			ev.Outcome = OutcomeUnknown
+			ev.Begun = w.ledger[c.Step] > 0 && w.IntN(2) == 0
 		}
 		w.do(ev)
 		return

@@ -209,6 +209,14 @@ func (s *State) Find(name string) int {
 	return slices.IndexFunc(s.Steps, func(st StepState) bool { return st.Name == name })
 }
 
+// Awaits returns the index of the step whose signal the run waits for, or -1.
+func (s *State) Awaits() int {
+	if s.Status.Terminal() {
+		return -1
+	}
+	return slices.IndexFunc(s.Steps, func(st StepState) bool { return st.Status == Waiting })
+}
+
 // InFlight returns the call under way.
 func (s *State) InFlight() (c Call, ok bool) {
 	for i := range s.Steps {
