@@ -451,8 +451,11 @@ func TestAFunctionThatIgnoresItsContextIsNotSentBeside(t *testing.T) {
 		if len(s.keys["charge"]) != 1 || len(s.keys["check charge"]) < 10 {
 			t.Errorf("the calls are %s", s.made())
 		}
-		if s.engine.astray == nil || len(s.engine.astray) > 0 {
-			t.Errorf("%d functions are counted that have ended", len(s.engine.astray))
+		settle()
+		s.engine.mu.Lock()
+		defer s.engine.mu.Unlock()
+		if n := len(s.engine.astray); n > 0 {
+			t.Errorf("%d functions are counted that have ended", n)
 		}
 	})
 }
@@ -693,6 +696,8 @@ func TestACommitOfOthersInDoubtIsNoticed(t *testing.T) {
 		}
 		pass(time.Minute)
 		s.wantStatus(id, machine.Completed)
+		s.engine.mu.Lock()
+		defer s.engine.mu.Unlock()
 		if x := &s.engine.commits; x.ticking || len(x.fresh)+len(x.old) > 0 {
 			t.Errorf("it looks for ever: %+v", x)
 		}
