@@ -68,6 +68,10 @@ type BookConfig struct {
 	// CheckURL says whether a URL of a document that is put may be called; use
 	// [egress.Client.Check]. nil lets all be found out when they are called.
 	CheckURL func(*url.URL, egress.Trust) error
+	// Told is called within the transaction that stores a version, or makes new runs use
+	// another one, and may write about it: an audit, for example. It may be called more
+	// than once for one. nil tells nobody.
+	Told func(w kv.Writer, c Change) error
 }
 
 // Book keeps documents by name and version, and registers them with an engine. Make
@@ -80,7 +84,7 @@ type Book struct {
 
 	mu     sync.RWMutex
 	names  map[string]*shelf
-	byFile map[string]bool // names that a file has given since the start
+	byFile map[string]bool // names that files give
 }
 
 // shelf are the registered versions of a name.
@@ -208,50 +212,10 @@ func (b *Book) register(d *Document, version string, from Origin) error {
 //
 // Its errors are [Problems], a [ConflictError] and those of the store. A conflict is
 // other content, or another origin, under a version that is there; and a document from
-// the API under a name that a file has given since the start. When the commit is in
-// doubt (kv.ErrCommitUnknown) call it again.
+// the API under a name that a file gives. When the commit is in doubt
+// (kv.ErrCommitUnknown) call it again.
 func (b *Book) Put(ctx context.Context, src []byte, from Origin) (stored Stored, created bool, err error) {
-	return b.put(ctx, "", src, from)
-}
-
-// PutFile is [Book.Put] from a file, whose name the problems carry.
-func (b *Book) PutFile(ctx context.Context, file string, src []byte) (
-	stored Stored, created bool, err error,
-) {
-	return b.put(ctx, file, src, FromFile)
-}
-
-func (b *Book) put(ctx context.Context, file string, src []byte, from Origin) (Stored, bool, error) {
-	d, err := b.parse(file, src, from)
-	if err != nil {
-		return Stored{}, false, err
-	}
-	b.putting.Lock()
-	defer b.putting.Unlock()
-	if err := b.owned(d, from); err != nil {
-		return Stored{}, false, err
-	}
-	var p plan
-	err = b.store.Update(ctx, func(w kv.Writer) error {
-		next, err := decide(w, d, from)
-		if err == nil {
-			err = next.write(w, d.name)
-		}
-		p = next
-		return err
-	})
-	if err != nil {
-		return Stored{}, false, err
-	}
-	if err := b.register(d, p.version, from); err != nil {
-		return Stored{}, false, err
-	}
-	if from == FromFile {
-		b.mu.Lock()
-		b.byFile[d.name] = true
-		b.mu.Unlock()
-	}
-	return p.stored(d), p.create, nil
+	return b.PutBy(ctx, "", src, from)
 }
 
 // Check is [Book.Put] without storing: it returns what Put would. created says that it

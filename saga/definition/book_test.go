@@ -188,7 +188,7 @@ func TestSecretsThatAreNotConfiguredAreProblems(t *testing.T) {
 		t.Error(err)
 	}
 	r.book.cfg.Secrets = func() []string { return nil }
-	if _, _, err := r.book.PutFile(t.Context(), "a.yaml", []byte(src)); err == nil ||
+	if _, err := r.book.PutAll(t.Context(), []Source{{File: "a.yaml", Text: []byte(src)}}); err == nil ||
 		!strings.Contains(err.Error(), "a.yaml:3:63: ") || !strings.Contains(err.Error(), "the "+
 		"configuration has none") {
 		t.Error(err)

@@ -20,6 +20,8 @@ type checker struct {
 	steps   []stepType
 	input   *typ
 	urls    []urlAt
+	// notifies says that a callback_url is used.
+	notifies bool
 }
 
 // urlAt is a URL of the document, expressions replaced by x.

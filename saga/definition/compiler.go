@@ -106,6 +106,9 @@ func (c *compiler) root(n *ast.IdentifierNode) (evalFunc, *typ) {
 	case n.Value == "action_key" && e.key:
 		return func(s *scope) (any, error) { return s.call.ActionKey, nil }, stringType
 	case n.Value == "callback_url" && e.callback:
+		if e.notifies != nil {
+			*e.notifies = true
+		}
 		return (*scope).callbackValue, stringType
 	case n.Value == "steps" && e.steps != nil:
 		return c.fail(n, "steps stands for nothing by itself; write steps.<name>.output")

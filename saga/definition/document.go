@@ -40,6 +40,7 @@ type Document struct {
 	secrets, hosts       []string
 	urls                 []urlAt
 	file                 string
+	notifies             bool // a call has a callback_url
 }
 
 // StepInfo describes a step for people.
@@ -102,7 +103,7 @@ func (c *checker) document(n *node) *Document {
 	d.input = c.input
 	d.labels = c.labels(s)
 	c.allSteps(s, d)
-	d.digest = digest(n)
+	d.digest, d.notifies = digest(n), c.notifies
 	d.secrets = sortedKeys(c.used)
 	d.urls = c.urls
 	for _, u := range c.urls {

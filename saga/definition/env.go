@@ -19,6 +19,8 @@ type env struct {
 	noSecrets string
 	secrets   []string // the names there are; nil is not known
 	used      map[string]bool
+	// notifies is set when callback_url is used; it may be nil.
+	notifies *bool
 }
 
 // stepType is what others may know of a step.

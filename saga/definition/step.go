@@ -59,7 +59,7 @@ func (c *checker) step(n *node, i int) *stepDef {
 	}
 	d := &stepDef{name: c.steps[i].name}
 	e := &env{input: c.input, steps: c.steps, own: d.name, key: true, run: true, secrets: c.secrets,
-		used: c.used}
+		used: c.used, notifies: &c.notifies}
 	c.settings(s, d)
 	c.await(s, d, e)
 	c.action(s, d, e, i)
