@@ -28,16 +28,19 @@ func TestCallbacksAreIdempotent(t *testing.T) {
 		for i, c := range []struct {
 			contentType, body, want string
 		}{
-			{"application/json", done, "completed"}, {"text/plain", done, "completed"}, {"", done, "completed"},
+			{"application/json", done, "completed"}, {"text/plain", done, "completed"},
+			{"", done, "completed"},
 			{"application/x-www-form-urlencoded", " " + done + "\n", "completed"}, {"", "", "completed"},
 			{"application/json", "  ", "completed"},
 			{"", `{"outcome":"refused","reason":"card stolen"}`, "compensated"},
 		} {
 			path := r.started("pay", fmt.Sprint(i))
 			r.state(path, "running")
-			first := r.ask("", "POST "+r.callbackOf(path), c.body, "Content-Type", c.contentType).want(t, 200, "")
+			first := r.ask("", "POST "+r.callbackOf(path), c.body, "Content-Type", c.contentType).want(t,
+				200, "")
 			a := r.state(path, c.want)
-			again := r.ask("", "POST "+r.callbackOf(path), c.body, "Content-Type", c.contentType).want(t, 200, "")
+			again := r.ask("", "POST "+r.callbackOf(path), c.body, "Content-Type", c.contentType).want(t,
+				200, "")
 			if first.text("outcome") != "accepted" || again.text("outcome") != "repeated" {
 				t.Errorf("%v: %s, %s", c, first.raw, again.raw)
 			}
@@ -152,7 +155,8 @@ func TestSignalsComeEarlyAndTwice(t *testing.T) {
 		// Who is not the owner is told of in the feed.
 		other := r.started("pay", "l")
 		r.state(other, "running")
-		r.ask("operator", "POST "+other+"/signals/charge", map[string]any{"outcome": "done", "reason": "seen it"}).
+		r.ask("operator", "POST "+other+"/signals/charge",
+			map[string]any{"outcome": "done", "reason": "seen it"}).
 			want(t, 202, "")
 		r.ask("operator", "POST "+other+"/signals/charge", map[string]any{"outcome": "done"}).want(t, 200, "")
 		page, err := r.feed.Read(t.Context(), r.store, "", 0)
@@ -184,7 +188,8 @@ func TestCallbackTokensCannotBeMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		own := r.deps.Sagas.Callbacks
-		bad := []string{"x", "-", "_", strings.Repeat("A", 43), strings.Repeat("A", 64), strings.Repeat("A", 2000),
+		bad := []string{"x", "-", "_", strings.Repeat("A", 43), strings.Repeat("A", 64),
+			strings.Repeat("A", 2000),
 			good + "A", good + "AAAA", good[:len(good)-1], good[4:], run, "..." + good,
 			foreign.token(callback{run, "charge", 1}), own.token(callback{run, "charge", 2}),
 			own.token(callback{run, "other", 1}), own.token(callback{"run_0", "charge", 1})}
@@ -230,7 +235,8 @@ func TestCallbackURLsSurviveARestart(t *testing.T) {
 		}
 		urls = append(urls, c.URL("run_1", "charge", 1))
 		seen := map[string]bool{}
-		for _, other := range []callback{{"run_1", "charge", 1}, {"run_1", "charge", 2}, {"run_1", "charg", 1},
+		for _, other := range []callback{{"run_1", "charge", 1}, {"run_1", "charge", 2},
+			{"run_1", "charg", 1},
 			{"run_", "1charge", 1}, {"run_2", "charge", 1}} {
 			seen[c.URL(other.run, other.step, other.round)] = true
 			if got, ok := c.open(c.token(other)); !ok || got != other {
@@ -267,7 +273,8 @@ func TestCallbackTokensAreNotTold(t *testing.T) {
 		token := r.callbackOf(path)
 		secret := strings.TrimPrefix(token, callbackPath)
 		answers := ""
-		for _, what := range []string{"POST " + token, "POST " + token + "A", "GET " + token, "POST " + token + "/",
+		for _, what := range []string{"POST " + token, "POST " + token + "A", "GET " + token,
+			"POST " + token + "/",
 			"POST " + strings.Replace(token, "v1", "V1", 1), "POST " + token + "?x=1"} {
 			for _, body := range []any{nil, `{"outcome":"done"}`, `{"outcome":"maybe"}`, `{`} {
 				a := r.ask("", what, body)
@@ -302,7 +309,8 @@ func TestCallbackBodiesAreBounded(t *testing.T) {
 			code   problem.Code
 			header []string
 		}{
-			{`{"outcome":"done","data":"` + strings.Repeat("x", DefaultMaxBody) + `"}`, 413, "too_large", nil},
+			{`{"outcome":"done","data":"` + strings.Repeat("x", DefaultMaxBody) + `"}`, 413, "too_large",
+				nil},
 			{`{"outcome":"done"`, 400, "invalid_json", nil}, {`outcome=done`, 400, "invalid_json", nil},
 			{"{\"outcome\":\"done\xff\"}", 400, "invalid_json", nil}, {`{}{}`, 400, "invalid_json", nil},
 			{`{"outcome":"done"}`, 415, "unsupported_media_type", []string{"Content-Encoding", "gzip"}},

@@ -16,15 +16,17 @@ func TestDefinitionsAreKeptByVersion(t *testing.T) {
 		r.ask("admin", "GET /v1/definitions/doc", nil).want(t, 404, "not_found")
 		first := r.ask("admin", "POST /v1/definitions", doc).want(t, 201, "")
 		again := r.ask("admin", "POST /v1/definitions?dry_run=false", doc).want(t, 200, "")
-		if first.text("version") != "1" || string(first.raw) != string(again.raw) || first.text("source") != doc ||
+		if first.text("version") != "1" || string(first.raw) != string(again.raw) ||
+			first.text("source") != doc ||
 			first.header.Get("Location") != "/v1/definitions/doc/versions/1" {
 			t.Errorf("%v\n%s\n%s", first.header, first.raw, again.raw)
 		}
 		second := strings.Replace(doc, "One", "Two", 1)
-		for i, contentType := range []string{"application/yaml", "text/yaml; charset=utf-8", "application/x-yaml",
+		for i, contentType := range []string{"application/yaml", "text/yaml; charset=utf-8",
+			"application/x-yaml",
 			"text/plain"} {
-			a := r.ask("admin", "POST /v1/definitions", fmt.Sprint(second, strings.Repeat(" ", i)), "Content-Type",
-				contentType)
+			a := r.ask("admin", "POST /v1/definitions", fmt.Sprint(second, strings.Repeat(" ", i)),
+				"Content-Type", contentType)
 			if i == 0 && a.text("version") != "2" || a.status > 201 && a.problem.Code != "" {
 				t.Errorf("%s: %s", contentType, a.raw)
 			}
@@ -33,7 +35,8 @@ func TestDefinitionsAreKeptByVersion(t *testing.T) {
 		if a := r.ask("viewer", "GET /v1/definitions/doc/versions/1", nil); a.text("title") != "One" {
 			t.Errorf("%s", a.raw)
 		}
-		if a := r.ask("viewer", "GET /v1/definitions/doc/versions", nil); len(a.at("definitions").([]any)) != 5 {
+		a := r.ask("viewer", "GET /v1/definitions/doc/versions", nil)
+		if len(a.at("definitions").([]any)) != 5 {
 			t.Errorf("%s", a.raw)
 		}
 	})
@@ -56,7 +59,8 @@ func TestDefinitionProblemsAreAllTold(t *testing.T) {
 				want(t, 415, "unsupported_media_type")
 		}
 		r.ask("admin", "POST /v1/definitions?dry_run=yes", `{"name":"doc"}`).want(t, 400, "invalid_field")
-		r.ask("admin", "POST /v1/definitions", strings.Repeat("x", DefaultMaxBody+1)).want(t, 413, "too_large")
+		r.ask("admin", "POST /v1/definitions", strings.Repeat("x", DefaultMaxBody+1)).want(t, 413,
+			"too_large")
 		if a := r.ask("admin", "GET /v1/definitions", nil); len(a.at("definitions").([]any)) != 0 {
 			t.Errorf("%s", a.raw)
 		}
@@ -72,10 +76,12 @@ func TestDefinitionsAreForThoseWhoMay(t *testing.T) {
 			r.ask(as, "POST /v1/definitions", doc).want(t, 403, "forbidden")
 		}
 		r.ask("admin", "POST /v1/definitions", doc).want(t, 201, "")
-		for as, sees := range map[string]bool{"client": false, "viewer": false, "operator": true, "admin": true} {
+		for as, sees := range map[string]bool{"client": false, "viewer": false, "operator": true,
+			"admin": true} {
 			for _, p := range []string{"", "/versions/1"} {
 				a := r.ask(as, "GET /v1/definitions/doc"+p, nil).want(t, 200, "")
-				if (a.at("source") != nil) != sees || a.text("steps") != "" || a.text("title") != "the source" {
+				if (a.at("source") != nil) != sees || a.text("steps") != "" ||
+					a.text("title") != "the source" {
 					t.Errorf("%s: %s", as, a.raw)
 				}
 			}

@@ -103,7 +103,8 @@ func (f *runFilter) query(who auth.Identity) (saga.Query, error) {
 	if f.Label != "" {
 		name, value, ok := strings.Cut(f.Label, ":")
 		if !ok || name == "" || value == "" {
-			return q, invalidField("label", "give the name and the value with a colon between, as in shop:berlin")
+			return q, invalidField("label",
+				"give the name and the value with a colon between, as in shop:berlin")
 		}
 		q.Label, q.Value = name, value
 	}
@@ -153,8 +154,9 @@ func statusesOf(text string) (out []machine.Status, err error) {
 		}
 		s, ok := runStates[name]
 		if !ok {
-			return nil, invalidField("state", "use open, running, completed, compensating, compensated, held, "+
-				"stuck or closed, several with commas between")
+			return nil, invalidField("state",
+				"use open, running, completed, compensating, compensated, held, "+
+					"stuck or closed, several with commas between")
 		}
 		out = append(out, s)
 	}

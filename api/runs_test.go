@@ -60,7 +60,8 @@ func TestContractOfSagas(t *testing.T) {
 		}
 		for _, rt := range r.server.sagaRoutes() {
 			if len(rt.may) > 0 {
-				concrete := strings.NewReplacer("{id}", "run_0", "{step}", "x", "{name}", "x", "{version}", "x").
+				concrete := strings.NewReplacer("{id}", "run_0", "{step}", "x", "{name}", "x", "{version}",
+					"x").
 					Replace(rt.Path)
 				r.ask("", rt.Method+" "+concrete, nil).want(t, 401, "unauthorized")
 				r.ask("metrics", rt.Method+" "+concrete, nil).want(t, 403, "forbidden")
@@ -74,8 +75,10 @@ func TestSG01_ARefusalIsAnsweredWithWhatWasUndone(t *testing.T) {
 		r.set("charge", "refused")
 		a := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=10").
 			want(t, 201, "")
-		if a.text("state") != "compensated" || a.text("failed_step") != "charge" || a.text("cause") != "refused" ||
-			a.header.Get("Preference-Applied") != "wait=10" || !strings.Contains(a.text("reason"), "declined") {
+		if a.text("state") != "compensated" || a.text("failed_step") != "charge" ||
+			a.text("cause") != "refused" ||
+			a.header.Get("Preference-Applied") != "wait=10" ||
+			!strings.Contains(a.text("reason"), "declined") {
 			t.Errorf("%v\n%s", a.header, a.raw)
 		}
 		if want := "loyalty, voucher, charge, undo voucher, undo loyalty"; r.made() != want {
@@ -86,7 +89,8 @@ func TestSG01_ARefusalIsAnsweredWithWhatWasUndone(t *testing.T) {
 			m := h.(map[string]any)
 			notes = append(notes, fmt.Sprint(m["what"], " ", m["step"]))
 		}
-		if i, j := slices.Index(notes, "undone voucher"), slices.Index(notes, "undone loyalty"); i < 0 || j < i ||
+		if i, j := slices.Index(notes, "undone voucher"), slices.Index(notes, "undone loyalty"); i < 0 ||
+			j < i ||
 			!slices.Contains(notes, "refused charge") {
 			t.Errorf("the history is %v", notes)
 		}
@@ -150,7 +154,8 @@ func TestSG10_AnUndoneOrderStartsAnewInTheNextRound(t *testing.T) {
 		first := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=9").
 			want(t, 201, "")
 		time.Sleep(time.Second)
-		second := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1", "input", 7), "Prefer", "wait=9").
+		second := r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1", "input", 7), "Prefer",
+			"wait=9").
 			want(t, 201, "")
 		if second.at("round") != 2.0 || second.text("state") != "completed" ||
 			second.text("id") == first.text("id") {
@@ -170,7 +175,8 @@ func TestSG14_ConcurrentStartsAreOneRun(t *testing.T) {
 		answers := make(chan answer)
 		for range 20 {
 			go func() {
-				answers <- r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer", "wait=60")
+				answers <- r.ask("acme", "POST /v1/runs", startBody("checkout", "order-1"), "Prefer",
+					"wait=60")
 			}()
 		}
 		status, ids := map[int]int{}, map[string]int{}
@@ -226,11 +232,13 @@ func TestPreferWaitWaitsNoLongerThanItSays(t *testing.T) {
 			took            time.Duration
 		}{
 			{"", "", 0}, {"respond-async", "", 0}, {"wait=0", "", 0}, {"wait=x", "", 0}, {"wait=-1", "", 0},
-			{"wait=3", "wait=3", 3 * time.Second}, {`respond-async, Wait="2"; x=1`, "wait=2", 2 * time.Second},
+			{"wait=3", "wait=3", 3 * time.Second}, {`respond-async, Wait="2"; x=1`, "wait=2",
+				2 * time.Second},
 			{"wait=100000", "wait=60", time.Minute}, {"wait=99999999999999999999", "", 0},
 		} {
 			began := time.Now()
-			a := r.ask("acme", "POST /v1/runs", startBody("pay", "k "+c.prefer), "Prefer", c.prefer).want(t, 201, "")
+			a := r.ask("acme", "POST /v1/runs", startBody("pay", "k "+c.prefer), "Prefer", c.prefer).want(t,
+				201, "")
 			if took := time.Since(began); took != c.took || a.header.Get("Preference-Applied") != c.applied ||
 				a.text("state") != "running" {
 				t.Errorf("%q: %v, %v, %s", c.prefer, took, a.header, a.raw)
@@ -261,15 +269,18 @@ func TestIK05_RunsOfPrincipalsAreApart(t *testing.T) {
 			map[string]any{"shop": "x"}), "Prefer", "wait=9").
 			want(t, 201, "")
 		path := "/v1/runs/" + mine.text("id")
-		theirs := r.ask("globex", "POST /v1/runs", startBody("checkout", "order-1", "input", "theirs", "labels",
-			map[string]any{"shop": "x"}), "Prefer", "wait=9").
+		theirs := r.ask("globex", "POST /v1/runs",
+			startBody("checkout", "order-1", "input", "theirs", "labels",
+				map[string]any{"shop": "x"}), "Prefer", "wait=9").
 			want(t, 201, "")
 		if theirs.text("id") == mine.text("id") || theirs.text("state") != "completed" || len(r.keys) != 6 {
 			t.Fatalf("%s\n%s\n%d keys", mine.raw, theirs.raw, len(r.keys))
 		}
 		r.ask("globex", "GET "+path, nil).want(t, 404, "not_found")
-		r.ask("globex", "POST "+path+"/signals/charge", map[string]any{"outcome": "done"}).want(t, 404, "not_found")
-		for _, query := range []string{"", "key=order-1", "label=shop:x", "definition=checkout", "state=completed",
+		r.ask("globex", "POST "+path+"/signals/charge", map[string]any{"outcome": "done"}).want(t, 404,
+			"not_found")
+		for _, query := range []string{"", "key=order-1", "label=shop:x", "definition=checkout",
+			"state=completed",
 			"principal=globex"} {
 			if got := r.lists("globex", query); !slices.Equal(got, []string{theirs.text("id")}) {
 				t.Errorf("%q lists %v", query, got)
@@ -281,10 +292,12 @@ func TestIK05_RunsOfPrincipalsAreApart(t *testing.T) {
 		if got := r.lists("viewer", ""); len(got) != 2 {
 			t.Errorf("the viewer sees %v", got)
 		}
-		for as, sees := range map[string]bool{"acme": true, "viewer": false, "operator": true, "admin": true} {
+		for as, sees := range map[string]bool{"acme": true, "viewer": false, "operator": true,
+			"admin": true} {
 			for _, p := range []string{path, "/v1/runs"} {
 				a := r.ask(as, "GET "+p, nil).want(t, 200, "")
-				has := strings.Contains(string(a.raw), "secret") || strings.Contains(string(a.raw), "was declined")
+				has := strings.Contains(string(a.raw), "secret") ||
+					strings.Contains(string(a.raw), "was declined")
 				if p == "/v1/runs" && strings.Contains(string(a.raw), "output of") {
 					t.Errorf("a list shows outputs: %s", a.raw)
 				}
@@ -403,7 +416,8 @@ func TestA2_13_ACallThatHangsIsSeenAndGoesOn(t *testing.T) {
 		r.set("charge", "hang", "refused")
 		path := r.started("checkout", "k")
 		a := r.state(path, "running")
-		if step := a.at("steps").([]any)[2].(map[string]any); step["state"] != "started" || step["tries"] != 1.0 {
+		if step := a.at("steps").([]any)[2].(map[string]any); step["state"] != "started" ||
+			step["tries"] != 1.0 {
 			t.Errorf("%v", step)
 		}
 		time.Sleep(11 * time.Second) // its time-out
@@ -430,7 +444,8 @@ func TestA2_14_WhatHasEndedIsRunAgain(t *testing.T) {
 			r.set("charge")
 			a := r.operate(path, "rerun").want(t, 201, "")
 			again := r.state(a.header.Get("Location"), "completed")
-			if "/v1/runs/"+again.text("parent") != path || again.text("link") != "rerun" || again.at("round") != 2.0 ||
+			if "/v1/runs/"+again.text("parent") != path || again.text("link") != "rerun" ||
+				again.at("round") != 2.0 ||
 				again.text("input.secret") != "input" || again.text("labels.a") != "b" ||
 				again.text("principal") != "acme" {
 				t.Errorf("%s", again.raw)
@@ -546,22 +561,22 @@ func TestRunRequestsAreStrict(t *testing.T) {
 		path := r.started("pay", "k")
 		synctest.Wait()
 		etag := r.see(path).header.Get("ETag")
-		long := strings.Repeat("x", 256)
+		long, start, bulk := strings.Repeat("x", 256), "POST /v1/runs", "POST /v1/runs/bulk"
 		for _, c := range []struct{ as, what, body, param string }{
-			{"acme", "POST /v1/runs", `{"key":"k"}`, "definition"},
-			{"acme", "POST /v1/runs", `{"definition":"nope","key":"k"}`, "definition"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","version":"9","key":"k"}`, "definition"},
-			{"acme", "POST /v1/runs", `{"definition":"pay"}`, "key"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":" "}`, "key"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"a\u0000b"}`, "key"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"` + long + `"}`, "key"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"x","keys":1}`, "keys"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"x","Input":1}`, "Input"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"x","input":{"a":1,"b":[{"c":1,"c":2}]}}`, "input"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"x","labels":[1]}`, "labels"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"x","labels":{"a":1}}`, "labels"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"x","labels":{"":"b"}}`, "labels"},
-			{"acme", "POST /v1/runs", `{"definition":"pay","key":"x","labels":{"a":"b","a":"c"}}`, "labels"},
+			{"acme", start, `{"key":"k"}`, "definition"},
+			{"acme", start, `{"definition":"nope","key":"k"}`, "definition"},
+			{"acme", start, `{"definition":"pay","version":"9","key":"k"}`, "definition"},
+			{"acme", start, `{"definition":"pay"}`, "key"},
+			{"acme", start, `{"definition":"pay","key":" "}`, "key"},
+			{"acme", start, `{"definition":"pay","key":"a\u0000b"}`, "key"},
+			{"acme", start, `{"definition":"pay","key":"` + long + `"}`, "key"},
+			{"acme", start, `{"definition":"pay","key":"x","keys":1}`, "keys"},
+			{"acme", start, `{"definition":"pay","key":"x","Input":1}`, "Input"},
+			{"acme", start, `{"definition":"pay","key":"x","input":{"a":1,"b":[{"c":1,"c":2}]}}`, "input"},
+			{"acme", start, `{"definition":"pay","key":"x","labels":[1]}`, "labels"},
+			{"acme", start, `{"definition":"pay","key":"x","labels":{"a":1}}`, "labels"},
+			{"acme", start, `{"definition":"pay","key":"x","labels":{"":"b"}}`, "labels"},
+			{"acme", start, `{"definition":"pay","key":"x","labels":{"a":"b","a":"c"}}`, "labels"},
 			{"acme", "POST /v1/runs?wait=1", `{"definition":"pay","key":"x"}`, "wait"},
 			{"acme", "POST " + path + "/signals/charge", `{"outcome":"perhaps"}`, "outcome"},
 			{"acme", "POST " + path + "/signals/charge", `{"outcome":"done","at":"noon"}`, "at"},
@@ -572,14 +587,14 @@ func TestRunRequestsAreStrict(t *testing.T) {
 			{"operator", "POST " + path + "/cancel", `{"reason":"x","step":"charge"}`, "step"},
 			{"operator", "POST " + path + "/skip", `{"reason":"x","step":"charge","output":1}`, "output"},
 			{"operator", "POST " + path + "/cancel", `{"reason":"x","why":"x"}`, "why"},
-			{"operator", "POST /v1/runs/bulk", `{"verb":"rerun","reason":"x","filter":{"state":"open"}}`, "verb"},
-			{"operator", "POST /v1/runs/bulk", `{"verb":"close","reason":"x"}`, "filter"},
-			{"operator", "POST /v1/runs/bulk", `{"verb":"close","reason":"x","filter":{}}`, "filter"},
-			{"operator", "POST /v1/runs/bulk", `{"verb":"close","reason":"x","filter":{"stat":"open"}}`, "stat"},
-			{"operator", "POST /v1/runs/bulk", `{"verb":"close","filter":{"state":"open"}}`, "reason"},
-			{"operator", "POST /v1/runs/bulk", `{"verb":"close","reason":"x","filter":{"state":"open"},"limit":10001}`,
+			{"operator", bulk, `{"verb":"rerun","reason":"x","filter":{"state":"open"}}`, "verb"},
+			{"operator", bulk, `{"verb":"close","reason":"x"}`, "filter"},
+			{"operator", bulk, `{"verb":"close","reason":"x","filter":{}}`, "filter"},
+			{"operator", bulk, `{"verb":"close","reason":"x","filter":{"stat":"open"}}`, "stat"},
+			{"operator", bulk, `{"verb":"close","filter":{"state":"open"}}`, "reason"},
+			{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"limit":10001}`,
 				"limit"},
-			{"operator", "POST /v1/runs/bulk", `{"verb":"close","reason":"x","filter":{"state":"open"},"cursor":"x"}`,
+			{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"cursor":"x"}`,
 				"cursor"},
 			{"operator", "GET /v1/runs?state=done", "", "state"},
 			{"operator", "GET /v1/runs?state=held,", "", "state"},
@@ -599,7 +614,8 @@ func TestRunRequestsAreStrict(t *testing.T) {
 					c.param, a.raw)
 			}
 		}
-		r.ask("acme", "POST /v1/runs", startBody("pay", "x"), "Idempotency-Key", "y").want(t, 400, "invalid_field")
+		r.ask("acme", "POST /v1/runs", startBody("pay", "x"), "Idempotency-Key", "y").
+			want(t, 400, "invalid_field")
 		r.ask("acme", "POST /v1/runs", startBody("pay", "x"), "Idempotency-Key", "a,b").
 			want(t, 400, "idempotency_key_invalid")
 		if got := r.lists("operator", ""); len(got) != 1 {
@@ -623,7 +639,8 @@ func TestListsOfRunsAreFiltered(t *testing.T) {
 		}
 		for query, want := range map[string][]int{"": {5, 4, 3, 2, 1, 0}, "definition=pay": {4, 2, 0},
 			"state=completed": {5, 3, 1}, "state=running": {4, 2, 0}, "label=n:1": {5, 4, 3},
-			"label=n:1&definition=pay": {4}, "key=3": {3}, "since=" + times[4]: {5, 4}, "until=" + times[2]: {1, 0},
+			"label=n:1&definition=pay": {4}, "key=3": {3}, "since=" + times[4]: {5, 4},
+			"until=" + times[2]: {1, 0},
 			"since=" + times[1] + "&until=" + times[3] + "&limit=1": {2, 1}, "state=held,stuck": nil,
 			"state=open&principal=acme": {4, 2, 0}, "principal=ac": nil} {
 			var named []string

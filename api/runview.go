@@ -142,7 +142,8 @@ func (v *runView) brief() *runView {
 }
 
 func viewStep(st *machine.StepState, content bool) stepView {
-	out := stepView{Name: st.Name, State: st.Status.String(), Undo: word(st.Undo != machine.UndoNone, st.Undo),
+	out := stepView{Name: st.Name, State: st.Status.String(),
+		Undo:       word(st.Undo != machine.UndoNone, st.Undo),
 		UndoNumber: st.UndoNo, InDoubt: st.Doubt, TimedOut: st.TimedOut, Sends: st.Sends, Tries: st.Tries,
 		Looks: st.Looks, UndoSends: st.UndoSends, UndoTries: st.UndoTries,
 		FirstSendAt: instant(st.FirstSend), LastSendAt: instant(st.LastSend), UndoneAt: instant(st.UndoneAt),

@@ -412,7 +412,8 @@ func (d *documents) ReadCallback(
 func withIdleSagas(t *testing.T) func(*Deps) {
 	t.Helper()
 	s := memkv.Open(memkv.NewDisk(), memkv.Options{})
-	e, err := saga.NewEngine(s, saga.Config{Timers: timer.New(s, timer.Config{}), Feed: feed.New(feed.Config{})})
+	e, err := saga.NewEngine(s, saga.Config{Timers: timer.New(s, timer.Config{}),
+		Feed: feed.New(feed.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,8 +52,9 @@ func readDefinitions(l *config.Loaded) (files []definitionFile, err error) {
 			continue
 		}
 		if other := first[doc.Name()]; other != "" {
-			problems = append(problems, config.Problem{Origin: inFile(name, 0, 0), Key: "name", Value: doc.Name(),
-				Text: "is defined in " + other + " too", Remedy: "give each definition a name of its own"})
+			problems = append(problems, config.Problem{Origin: inFile(name, 0, 0), Key: "name",
+				Value: doc.Name(),
+				Text:  "is defined in " + other + " too", Remedy: "give each definition a name of its own"})
 			continue
 		}
 		first[doc.Name()] = name
@@ -72,7 +73,8 @@ func readDefinition(name string, secrets []string) (*definition.Document, []conf
 		return nil, []config.Problem{{Origin: inFile(name, 0, 0), Text: "cannot be read: " + cause(err),
 			Remedy: "make the file readable, or take it out of sagas.definitions"}}
 	}
-	doc, found := definition.Parse(text, definition.Options{File: name, Secrets: append([]string{}, secrets...)})
+	doc, found := definition.Parse(text, definition.Options{File: name,
+		Secrets: append([]string{}, secrets...)})
 	var problems []config.Problem
 	for _, p := range found {
 		problems = append(problems, config.Problem{Origin: inFile(name, p.Line, p.Column), Key: p.Field,

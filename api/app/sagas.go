@@ -115,8 +115,9 @@ func (s *sagas) survey(ctx context.Context, a *App) {
 		}
 		for _, name := range doc.Secrets() {
 			if _, ok := (*s.secrets.Load())[name]; !ok {
-				a.o.Logger.ErrorContext(ctx, "a definition uses a secret that the configuration does not have; "+
-					"its calls are not made", "definition", one.Name, "secret", name,
+				a.o.Logger.ErrorContext(ctx,
+					"a definition uses a secret that the configuration does not have; "+
+						"its calls are not made", "definition", one.Name, "secret", name,
 					"remedy", "add it under secrets and reload")
 			}
 		}
@@ -214,7 +215,8 @@ func definitionError(file string, err error) error {
 	if problems, ok := errors.AsType[definition.Problems](err); ok {
 		e := &config.Error{}
 		for _, p := range problems {
-			e.Problems = append(e.Problems, config.Problem{Origin: inFile(file, p.Line, p.Column), Key: p.Field,
+			e.Problems = append(e.Problems, config.Problem{Origin: inFile(file, p.Line, p.Column),
+				Key:  p.Field,
 				Text: p.Message})
 		}
 		return e

@@ -229,7 +229,8 @@ func TestAStopEndsTheWaitForRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-answered
-	if got.err != nil || got.status != http.StatusCreated || !strings.Contains(got.body, `"state":"running"`) {
+	if got.err != nil || got.status != http.StatusCreated ||
+		!strings.Contains(got.body, `"state":"running"`) {
 		t.Errorf("%d %s %v", got.status, got.body, got.err)
 	}
 	if took := time.Since(begin); took > 30*time.Second { // its wait is 60 s
@@ -244,7 +245,8 @@ func TestDefinitionsOfTheStoreAreKnownAtTheNextStart(t *testing.T) {
 	put := func(text string) {
 		t.Helper()
 		d := documents{book: r.app.parts.sagas.book, app: r.app}
-		if _, isNew, err := d.Put(t.Context(), api.NewDefinition{Source: []byte(text)}); err != nil || !isNew {
+		if _, isNew, err := d.Put(t.Context(), api.NewDefinition{Source: []byte(text)}); err != nil ||
+			!isNew {
 			t.Fatalf("%v %v", isNew, err)
 		}
 	}

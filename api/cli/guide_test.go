@@ -19,7 +19,8 @@ func TestGuideDefinition(t *testing.T) {
 	if len(found) != 1 {
 		t.Fatalf("the guide has %d definitions, want one", len(found))
 	}
-	doc, problems := definition.Parse(found[0][1], definition.Options{File: "GUIDE.md", Secrets: []string{"shop"}})
+	doc, problems := definition.Parse(found[0][1],
+		definition.Options{File: "GUIDE.md", Secrets: []string{"shop"}})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -58,21 +58,18 @@ func (p *process) cli(token string, words ...string) result {
 	return run(p.t, append([]string{"ONCED_URL=http://" + p.addr, "ONCED_TOKEN=" + token}, words...)...)
 }
 
-// Runs that were under way when the process was killed go on at the next start by
-// themselves, and at once; no effect happens twice.
-func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
-	const runs = 20
-	c := newCallee(t)
+// holdCharges makes c keep charges waiting until answer is called; arrived says when the
+// first comes after that. Those kept waiting are heard too, their keys are of "held".
+func holdCharges(c *callee) (answer func(), arrived <-chan time.Time) {
 	c.heard = make(chan string, 1000)
-	hold := make(chan struct{})
+	hold, first := make(chan struct{}), make(chan time.Time, 1)
 	var once sync.Once
-	arrived := make(chan time.Time, 1) // of the first call after the kill
 	inner := c.Config.Handler
 	c.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/charges" {
 			select {
 			case <-hold:
-				once.Do(func() { arrived <- time.Now() })
+				once.Do(func() { first <- time.Now() })
 			default: // the process will be killed before the answer
 				c.mu.Lock()
 				c.keys["held"] = append(c.keys["held"], r.Header.Get("Idempotency-Key"))
@@ -84,6 +81,15 @@ func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
 		}
 		inner.ServeHTTP(w, r)
 	})
+	return func() { close(hold) }, first
+}
+
+// Runs that were under way when the process was killed go on at the next start by
+// themselves, and at once; no effect happens twice.
+func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
+	const runs = 20
+	c := newCallee(t)
+	answer, arrived := holdCharges(c)
 	text := strings.Replace(checkout(c.URL), "- name: charge\n", "- name: charge\n  repeatable: 24h\n"+
 		"  settles_after: 10ms\n", 1)
 	folder := t.TempDir()
@@ -101,7 +107,7 @@ func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
 	}
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
-	close(hold)
+	answer()
 	killed := p.errs.String()
 	for len(c.heard) > 0 {
 		<-c.heard
@@ -130,8 +136,8 @@ func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
 			distinct[key] = true
 		}
 		if len(distinct) != runs || len(c.keys[path]) != calls { // those that were held are not counted
-			t.Errorf("%s was called %d times with %d keys, want %d runs", path, len(c.keys[path]), len(distinct),
-				runs)
+			t.Errorf("%s was called %d times with %d keys, want %d runs", path, len(c.keys[path]),
+				len(distinct), runs)
 		}
 	}
 	slices.Sort(c.keys["held"])

@@ -198,7 +198,8 @@ func TestSagaCommands(t *testing.T) {
 	s.cli("saga", "start", "checkout", "order-4", `--input={"order":"o-4"}`, "--wait=30s").want(t, ExitOK,
 		"completed")
 	c.answers("/charges", http.StatusPaymentRequired)
-	s.cli("saga", "start", "checkout", "order-3", `--input={"order":"o-3"}`, "--wait=30s").want(t, ExitFailure,
+	s.cli("saga", "start", "checkout", "order-3", `--input={"order":"o-3"}`, "--wait=30s").want(t,
+		ExitFailure,
 		"was undone", "charge")
 }
 
@@ -273,14 +274,16 @@ func TestSagaSignal(t *testing.T) {
 	s, folder := sagaService(t, c)
 	writeFile(t, filepath.Join(folder, "wait.yaml"), "name: wait\nsteps:\n- name: pay\n"+
 		"  call: {url: \""+c.URL+"/pay\", body: {back: \"${callback_url}\"}}\n"+
-		"  await: {for: 30m}\n  undo: {url: \""+c.URL+"/unpay\"}\n- name: end\n  call: {url: \""+c.URL+"/end\"}\n")
+		"  await: {for: 30m}\n  undo: {url: \""+c.URL+"/unpay\"}\n- name: end\n"+
+		"  call: {url: \""+c.URL+"/end\"}\n")
 	s.reload("definition", "wait")
 	got := s.cli("saga", "start", "wait", "w-1")
 	got.want(t, ExitOK, "started: running")
 	id := regexp.MustCompile(`run_\w+`).FindString(got.out)
 	s.cli("saga", "signal", id, "pay", "--outcome=maybe").want(t, ExitUsage, "done or refused")
 	s.cli("saga", "signal", id, "nonsense").want(t, ExitFailure, "step")
-	s.cli("saga", "signal", id, "pay", `--data={"ref":7}`).want(t, ExitOK, "step pay of run "+id+": done, taken")
+	s.cli("saga", "signal", id, "pay", `--data={"ref":7}`).want(t, ExitOK,
+		"step pay of run "+id+": done, taken")
 	s.cli("saga", "signal", id, "pay", `--data={"ref":7}`).want(t, ExitOK, "known already")
 	s.cli("saga", "show", id, "--wait=30s").want(t, ExitOK, "completed")
 	if seen := strings.Join(c.seen, ""); !strings.Contains(seen, s.url+"/v1/callbacks/") {
@@ -393,7 +396,8 @@ func TestServeRefusesABrokenDefinition(t *testing.T) {
 	t.Chdir(dir)
 	for _, words := range [][]string{{"serve", "--listen=127.0.0.1:0"}, {"config", "check"}} {
 		got := run(t, words...)
-		got.want(t, ExitUsage, "onced.yaml:1:22: sagas.definitions: \"none.yaml\" cannot be read", "a.yaml:4:",
+		got.want(t, ExitUsage, "onced.yaml:1:22: sagas.definitions: \"none.yaml\" cannot be read",
+			"a.yaml:4:",
 			"gatway")
 		if strings.Contains(got.errors, "nonsense") {
 			t.Errorf("a hidden file was read: %s", got.errors)

@@ -54,7 +54,8 @@ func sagaCheck(_ context.Context, c *call) error {
 		return err
 	}
 	return &failure{what: fmt.Sprintf("%d of %d definitions are not valid", wrong, len(c.args)),
-		why: problems.Error(), try: "correct it, then: " + c.path + " again", code: ExitProblem, err: problems}
+		why: problems.Error(),
+		try: "correct it, then: " + c.path + " again", code: ExitProblem, err: problems}
 }
 
 // secretNames are the names of the secrets of the configuration, if one is named;

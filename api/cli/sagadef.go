@@ -150,7 +150,8 @@ func (c *call) showDefinition(ctx context.Context, cl *client.Client) error {
 	}
 	return c.printOne(d, func(w io.Writer) error {
 		if d.Source == "" {
-			return usage("the source is not shown", "this token may not see it", "use the token of an operator")
+			return usage("the source is not shown", "this token may not see it",
+				"use the token of an operator")
 		}
 		_, err := io.WriteString(w, strings.TrimRight(d.Source, "\n")+"\n")
 		return err

@@ -65,14 +65,16 @@ func verbCommands() []*command {
 		}
 		out = append(out, &command{
 			name: v.name, args: args, least: n, most: n, summary: v.summary,
-			help: v.does + "\nWithout --yes the run is shown and nothing is done. The act is kept with name and " +
+			help: v.does +
+				"\nWithout --yes the run is shown and nothing is done. The act is kept with name and " +
 				"reason.",
 			run: func(ctx context.Context, c *call) error { return sagaAct(ctx, c, v) },
 			flags: func(f *flags) {
 				f.addRemote()
 				f.String("reason", "", "`TEXT` for the audit; required")
-				f.String("etag", "", "act only if the run is as `ETAG` says; see saga show. Without it the run "+
-					"is shown and acted on as it is shown")
+				f.String("etag", "",
+					"act only if the run is as `ETAG` says; see saga show. Without it the run "+
+						"is shown and acted on as it is shown")
 				f.Bool("yes", false, "do it; without it, only say what would happen")
 				if v.name == "mark-done" {
 					f.String("result", "", "what the step gave: `JSON`, @FILE, or - for stdin")

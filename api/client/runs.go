@@ -11,7 +11,8 @@ import (
 
 // StartRun asks for a run of a definition.
 type StartRun struct {
-	// Definition is its name; Version is one of its versions, or empty for the latest.
+	// Definition is its name; Version is one of its versions, which takes the role
+	// admin, or empty for the latest.
 	Definition string `json:"definition"`
 	Version    string `json:"version,omitempty"`
 	// Key is the business key, for example an order's id. The same start with the same
@@ -194,7 +195,8 @@ func (f RunFilter) query() url.Values {
 
 // RunPage is a page of a listing. It may be short while NextCursor is not empty.
 type RunPage struct {
-	Runs       []Run  `json:"runs"`                  // the newest first, without inputs, outputs and histories
+	// Runs are the newest first, without inputs, outputs and histories.
+	Runs       []Run  `json:"runs"`
 	NextCursor string `json:"next_cursor,omitempty"` // empty at the end
 }
 
@@ -209,7 +211,8 @@ func (c *Client) ListRuns(ctx context.Context, f RunFilter) (RunPage, error) {
 type Signal struct {
 	// Outcome is "done" or "refused".
 	Outcome string `json:"outcome"`
-	// Data is any JSON, or nil.
+	// Data is any JSON, or nil. It must have what the definition's await.output names
+	// when the outcome is done.
 	Data json.RawMessage `json:"data,omitempty"`
 	// Reason says why it was refused, for people.
 	Reason string `json:"reason,omitempty"`
@@ -236,7 +239,8 @@ type Act struct {
 	Step string `json:"step,omitempty"`
 	// Reason is required, for the audit.
 	Reason string `json:"reason"`
-	// Output is what a step that is marked as done gave, any JSON, or nil.
+	// Output is what a step that is marked as done gave: JSON with what the definition
+	// names as its output, or nil when that is nothing.
 	Output json.RawMessage `json:"output,omitempty"`
 	// Wait is as for a start, of a rerun only.
 	Wait time.Duration `json:"-"`

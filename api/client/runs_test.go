@@ -69,7 +69,8 @@ func newSagaClients(t *testing.T) (operator, shop *client.Client) {
 		}
 		return s
 	}
-	return mustClient(t, ts.URL, secret("admin", auth.Admin)), mustClient(t, ts.URL, secret("shop", auth.Client))
+	return mustClient(t, ts.URL, secret("admin", auth.Admin)),
+		mustClient(t, ts.URL, secret("shop", auth.Client))
 }
 
 // oneDefinition keeps one document.

@@ -78,7 +78,8 @@ func TestThreeLinesAreARoute(t *testing.T) {
 		300: "", 304: "", 406: "", 408: "", 412: "", 500: "", 502: "", 503: "", 504: "", 599: "",
 	} {
 		got := ""
-		for name, set := range map[string]httpstep.Statuses{"done": o.Done, "refused": o.Refused, "retry": o.Retry} {
+		for name, set := range map[string]httpstep.Statuses{"done": o.Done, "refused": o.Refused,
+			"retry": o.Retry} {
 			if set.Has(status) {
 				got += name
 			}

@@ -19,7 +19,8 @@ func (l *loader) validateSagas(c *Config) {
 	}
 	for i, name := range c.Sagas.Definitions {
 		if strings.TrimSpace(name) == "" {
-			l.wrong("sagas.definitions", Problem{Value: name, Text: fmt.Sprintf("(entry %d) names nothing", i+1),
+			l.wrong("sagas.definitions", Problem{Value: name,
+				Text:   fmt.Sprintf("(entry %d) names nothing", i+1),
 				Remedy: "name a file or a folder"})
 		}
 	}

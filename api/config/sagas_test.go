@@ -113,8 +113,8 @@ func TestSecretsByName(t *testing.T) {
 			t.Errorf("%s is shown as %q, want %q", key, shown[key], line)
 		}
 	}
-	if all := fmt.Sprintf("%+v %#v %v %+v", *l.Config, *l.Config, l.Settings(), l.Origins); strings.Contains(all,
-		"hush") || strings.Contains(all, "s3cret") {
+	all := fmt.Sprintf("%+v %#v %v %+v", *l.Config, *l.Config, l.Settings(), l.Origins)
+	if strings.Contains(all, "hush") || strings.Contains(all, "s3cret") {
 		t.Errorf("shown: %s", all)
 	}
 	if names := l.Config.Secrets.Names(); !slices.IsSorted(names) || len(names) != 5 {

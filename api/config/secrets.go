@@ -103,7 +103,8 @@ func (l *loader) oneSecret(n *yaml.Node, path string) (s Secret, ok bool) {
 			l.add(l.unknownSecretKey(key, path))
 			return s, false
 		case given != "":
-			l.add(Problem{Origin: l.at(key), Key: join(path, key.Value), Text: "is one too many, after " + given,
+			l.add(Problem{Origin: l.at(key), Key: join(path, key.Value),
+				Text:   "is one too many, after " + given,
 				Remedy: "leave one of env, file and value"})
 			return s, false
 		}
@@ -194,7 +195,8 @@ func (l *loader) secretsEnv() (known []string) {
 		if isFile {
 			source = fileSuffix
 		}
-		if secret, ok := l.setSecret(given{path: path, at: at, source: source, text: l.env[variable]}, path); ok {
+		g := given{path: path, at: at, source: source, text: l.env[variable]}
+		if secret, ok := l.setSecret(g, path); ok {
 			all[name] = secret
 		}
 	}

@@ -14,11 +14,9 @@ import (
 	"onced/saga"
 )
 
-// Every try of a step, an undo or a look-up is a trace of its own, linked to the
-// request that started the run, and passes itself on.
-func TestSpansOfASaga(t *testing.T) {
-	t.Parallel()
-	tr := newCollected(t)
+// undoneRun runs a saga whose first step needs a look-up and a second try, and whose
+// second is refused, started by a request. It returns what each call passed on.
+func undoneRun(t *testing.T, tr *collected) (passed []string) {
 	store := memkv.New(memkv.Options{})
 	timers := timer.New(store, timer.Config{})
 	engine, err := saga.NewEngine(store, saga.Config{Timers: timers, Feed: feed.New(feed.Config{}),
@@ -29,7 +27,7 @@ func TestSpansOfASaga(t *testing.T) {
 	type order struct {
 		Card string `json:"card"`
 	}
-	tries, passed := 0, []string{}
+	tries := 0
 	pass := func(ctx context.Context) { passed = append(passed, tr.Traceparent(ctx)) }
 	d := saga.New("checkout").
 		Step("charge", func(ctx context.Context, o order) (order, error) {
@@ -70,7 +68,15 @@ func TestSpansOfASaga(t *testing.T) {
 	<-ended
 	<-ended
 	_ = store.Close()
+	return passed
+}
 
+// Every try of a step, an undo or a look-up is a trace of its own, linked to the
+// request that started the run, and passes itself on.
+func TestSpansOfASaga(t *testing.T) {
+	t.Parallel()
+	tr := newCollected(t)
+	passed := undoneRun(t, tr)
 	spans := tr.spans(t)
 	noSecrets(t, spans)
 	counts, traces, own := map[string]int{}, map[string]bool{}, map[string]bool{}

@@ -237,7 +237,8 @@ func (m *move) markIt(i int) string {
 	case st.TimedOut:
 		not = "it counts as refused"
 	}
-	return "find out and mark it as done or not done: after mark_done " + done + ", after mark_not_done " + not
+	return "find out and mark it as done or not done: after mark_done " + done +
+		", after mark_not_done " + not
 }
 
 // maySend reports that an unknown step can be resolved by sending it again.

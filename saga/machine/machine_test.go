@@ -263,7 +263,8 @@ func TestVerbsAreReadByTheirNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "Retry", "markdone", "(7)"} {
-		if v, err := ParseVerb(name); err == nil || v != 0 || !strings.Contains(err.Error(), "mark_not_done") {
+		if v, err := ParseVerb(name); err == nil || v != 0 ||
+			!strings.Contains(err.Error(), "mark_not_done") {
 			t.Errorf("%q is %v, %v", name, v, err)
 		}
 	}

@@ -298,7 +298,8 @@ func (m *move) back(cause Cause, i int, text string) {
 		step, st := m.at(j)
 		if cause != CauseCancelled && st.Status == Done && step.Irreversible {
 			m.hold(HoldIrreversible, j, fmt.Sprintf("step %[1]s failed (%[2]s), and step %[3]s cannot be "+
-				"undone; retry tries step %[1]s again, skip goes on without it, cancel undoes what can be undone",
+				"undone; retry tries step %[1]s again, skip goes on without it, cancel undoes what can be "+
+				"undone",
 				m.def.Steps[i].Name, text, step.Name))
 			m.s.Deadline = time.Time{}
 			return
