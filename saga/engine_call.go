@@ -205,6 +205,9 @@ func (w *work) failed(err error) machine.Event {
 		}
 	case OutcomeRetry:
 		ev.Outcome = machine.OutcomeRetry
+		if m.blocked {
+			w.blocked(&ev)
+		}
 	}
 	if w.call.Kind == machine.Look && ev.Outcome == machine.OutcomeRetry {
 		ev.Outcome = machine.OutcomeUnknown // a look-up that could not be made tells nothing

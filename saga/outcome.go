@@ -78,6 +78,7 @@ type mark struct {
 	outcome Outcome
 	after   time.Duration
 	begun   bool  // see Begun
+	blocked bool  // see Blocked
 	err     error // may be nil
 }
 

@@ -48,6 +48,9 @@ func (m *move) retry(i int) {
 	hold := m.s.Hold
 	if hold == HoldBroken || hold == HoldDefinition || hold == HoldContradiction && i+1 != m.s.HoldStep {
 		m.unhold() // the step is not what it was held for
+		if hold == HoldBroken && st.Status == Ready {
+			st.Tries = 0
+		}
 		if st.Status == Unknown && st.Undo == UndoNone {
 			st.NextAt = m.now
 			m.resolve(i)

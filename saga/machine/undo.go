@@ -116,7 +116,8 @@ func (m *move) signal(i int) {
 		return
 	}
 	if first {
-		st.Signal, st.SignalData = ev.Outcome, ev.Data
+		st.Signal = ev.Outcome
+		m.keepData(i)
 		m.note(NoteSignal, i, withReason(ev.Outcome.String(), ev.Text))
 	}
 	switch {
@@ -130,6 +131,16 @@ func (m *move) signal(i int) {
 		m.refused(i, CauseRefused)
 	case st.Status == Done:
 		m.conflict(i)
+	}
+}
+
+// keepData keeps what came with a signal. Of a step that has ended without its signal,
+// with an output, the output stays what it is: later steps have seen it.
+func (m *move) keepData(i int) {
+	step, st := m.at(i)
+	st.SignalData = m.ev.Data
+	if step.Await && st.Status == Done && st.Output != nil {
+		st.SignalData = nil
 	}
 }
 
@@ -148,7 +159,8 @@ func (m *move) conflict(i int) {
 	_, st := m.at(i)
 	m.note(NoteConflict, i, m.ev.Outcome.String()+" by signal")
 	if m.ev.Outcome == OutcomeDone { // it happened after all
-		st.Signal, st.SignalData = OutcomeDone, m.ev.Data
+		st.Signal = OutcomeDone
+		m.keepData(i)
 		m.evidence(i, nil, m.ev.At)
 		return
 	}
@@ -163,7 +175,8 @@ func (m *move) contradiction(i int) {
 	_, st := m.at(i)
 	st.Status, st.Doubt = Unknown, true
 	m.note(NoteConflict, i, m.ev.Outcome.String()+" by reply")
-	m.hold(HoldContradiction, i, "the reply and the signal of step "+st.Name+" contradict each other; "+m.markIt(i))
+	m.hold(HoldContradiction, i,
+		"the reply and the signal of step "+st.Name+" contradict each other; "+m.markIt(i))
 }
 
 // evidence: the action of step i happened, as became known by a signal or by a
@@ -268,9 +281,15 @@ func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
 	m.s = State{Status: Compensating, Back: true, Cause: CauseLate, Failed: i + 1, Steps: m.s.Steps,
 		Reason: "step " + s.Steps[i].Name + " succeeded after its run had been undone"}
 	for j := range m.s.Steps {
-		if st := &m.s.Steps[j]; j != i {
-			*st = StepState{Name: st.Name, Output: st.Output, SignalData: st.SignalData, Sends: st.Sends}
+		st := &m.s.Steps[j]
+		if j == i {
+			continue
 		}
+		data := st.SignalData
+		if st.Signal == OutcomeRefused {
+			data = nil // it says nothing of what stands
+		}
+		*st = StepState{Name: st.Name, Output: st.Output, SignalData: data, Sends: st.Sends}
 	}
 	st := &m.s.Steps[i]
 	if st.UndoneAt.IsZero() {
