@@ -41,6 +41,8 @@ type Definition struct {
 	steps         []*stepDef
 	def           machine.Def
 	problem       *ConfigError
+	superseded    bool
+	prepare       func(*StartRequest) error // or nil
 }
 
 // stepDef is one step: what the machine knows of it, and the functions.
@@ -87,6 +89,22 @@ func (d *Definition) StepNames() []string {
 func (d *Definition) Version(version string) *Definition {
 	d.checkName("version", version)
 	d.version = version
+	return d
+}
+
+// Superseded says that this version is an earlier one: [Engine.Register] makes it known
+// to the runs that have it, and does not have new runs use it unless they name it.
+func (d *Definition) Superseded() *Definition {
+	d.superseded = true
+	return d
+}
+
+// Prepare has every start of a run of the definition looked at first, a [Engine.Rerun]
+// too, and not one that only joins: look may refuse the input, with an [InputError], or
+// add labels. The request has the version that the run will have. look must depend on
+// the request only, may be called more than once for a start, and within a transaction.
+func (d *Definition) Prepare(look func(*StartRequest) error) *Definition {
+	d.prepare = look
 	return d
 }
 

@@ -150,8 +150,8 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 // definition that is not known are held when their turn comes, and go on by
 // themselves when it is registered; so register all versions that have open runs
 // before Serve, and nobody is told that they are held. Of one name the last registered
-// is the one that new runs use. The same version again replaces the functions and
-// options; with other steps it is a [ConfigError].
+// that is not [Definition.Superseded] is the one that new runs use. The same version
+// again replaces the functions and options; with other steps it is a [ConfigError].
 func (e *Engine) Register(defs ...*Definition) error {
 	for _, d := range defs {
 		if d == nil {
@@ -183,7 +183,9 @@ func (e *Engine) take(defs []*Definition) error {
 		r := &registered{Definition: d, m: d.machineDef()}
 		r.m.Restored = e.cfg.Restored
 		e.defs[defID{d.name, d.version}] = r
-		e.latest[d.name] = r
+		if !d.superseded {
+			e.latest[d.name] = r
+		}
 	}
 	return nil
 }

@@ -188,6 +188,12 @@ func (e *Engine) checked(req *StartRequest) (*registered, error) {
 	if err := reg.fits(req.Input); err != nil {
 		return nil, err
 	}
+	if reg.prepare != nil && !req.Join {
+		req.Version = reg.version
+		if err := reg.prepare(req); err != nil {
+			return nil, err
+		}
+	}
 	if len(req.Labels) > MaxLabels {
 		return nil, &InputError{Field: "labels", Problem: fmt.Sprintf("are more than %d", MaxLabels)}
 	}
