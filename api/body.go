@@ -148,7 +148,7 @@ func decodeStrict(raw []byte, dst any) error {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
 		member := typ.Field[strings.LastIndexByte(typ.Field, '.')+1:]
-		return invalidField(member, fmt.Sprintf("it is a %s and must be a %s", typ.Value, jsonName(typ.Type)))
+		return invalidField(member, fmt.Sprintf("it is %s and must be %s", given(typ.Value), jsonName(typ.Type)))
 	}
 	if err != nil {
 		return problem.New(problem.InvalidJSON, "the body is not one JSON object")
@@ -247,18 +247,31 @@ func escaped(raw []byte, i int) (rune, bool) {
 	return r, true
 }
 
+// given names what the decoder found: a kind of value, or "number" with its digits.
+func given(value string) string {
+	if digits, ok := strings.CutPrefix(value, "number "); ok {
+		return "the number " + cutText(digits)
+	}
+	if value == "object" || value == "array" {
+		return "an " + value
+	}
+	return "a " + value
+}
+
 func jsonName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
-		return "string"
+		return "a string"
 	case reflect.Bool:
-		return "boolean"
+		return "a boolean"
 	case reflect.Int64, reflect.Int:
-		return "whole number"
+		return "a whole number"
+	case reflect.Uint64:
+		return "a whole number from 0"
 	case reflect.Slice:
-		return "array"
+		return "an array"
 	default:
-		return "object"
+		return "an object"
 	}
 }
 

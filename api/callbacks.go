@@ -140,6 +140,9 @@ func (s *Server) signal(c echo.Context) error {
 	if !owner {
 		sig.Actor = who.Name
 	}
+	if err := s.checkResult(c, v, c.Param("step"), r); err != nil {
+		return aboutRun(c, err)
+	}
 	outcome, err := s.pass(c, v, sig, c.Param("step"), r)
 	if err != nil {
 		return aboutRun(c, err)
@@ -178,9 +181,7 @@ func (s *Server) callback(c echo.Context) error {
 		}
 	}
 	if !known {
-		if len(raw) == 0 {
-			r = Reading{Outcome: "done"}
-		} else if r, err = readSignal(raw); err != nil {
+		if r, err = readSignal(raw); err != nil {
 			return err
 		}
 	}
@@ -193,23 +194,42 @@ func (s *Server) callback(c echo.Context) error {
 	return s.json(c, http.StatusOK, signalAnswer{Outcome: outcome})
 }
 
-// callbackBody is the JSON of a callback, or nothing. Its content type is not looked
-// at: callees send JSON under many.
+// checkResult makes sure that the word "done" of who is not the callee brings what the
+// steps behind read of it.
+func (s *Server) checkResult(c echo.Context, v *saga.RunView, step string, r Reading) error {
+	if s.sagas.Rules == nil || r.Outcome != "done" {
+		return nil
+	}
+	return s.sagas.Rules.CheckResult(c.Request().Context(), v, step, r.Data)
+}
+
+// errNoOutcome refuses an empty callback: that something has arrived says neither that
+// it was done nor that it was refused.
+func errNoOutcome() error {
+	return problem.New(problem.InvalidJSON, `the body is empty; it says what became of the step, for example `+
+		`{"outcome": "done"}`)
+}
+
+// callbackBody is the JSON of a callback. Its content type is not looked at: callees
+// send JSON under many.
 func (s *Server) callbackBody(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	if len(r.Header.Values("Content-Encoding")) > 0 {
-		return nil, problem.New(problem.UnsupportedMediaType, "an encoded body is not read").At("Content-Encoding")
+		return nil, problem.New(problem.UnsupportedMediaType,
+			"an encoded body is not read").At("Content-Encoding")
 	}
 	if r.ContentLength == 0 {
-		return nil, nil
+		return nil, errNoOutcome()
 	}
 	raw, err := s.readBody(c)
 	if err != nil {
 		return nil, err
 	}
-	raw = bytes.TrimSpace(raw)
-	if len(raw) > 0 && (!utf8.Valid(raw) || !json.Valid(raw)) {
-		return nil, problem.New(problem.InvalidJSON, "the body of a callback is one JSON value, or empty")
+	switch raw = bytes.TrimSpace(raw); {
+	case len(raw) == 0:
+		return nil, errNoOutcome()
+	case !utf8.Valid(raw) || !json.Valid(raw):
+		return nil, problem.New(problem.InvalidJSON, "the body of a callback is one JSON value")
 	}
 	return raw, nil
 }
@@ -233,7 +253,8 @@ func readSignal(raw []byte) (Reading, error) {
 		return Reading{}, err
 	}
 	data, err := givenJSON("data", in.Data)
-	return Reading{Outcome: in.Outcome, Data: data, Reason: cleanText(in.Reason, claim.MaxReason), At: at}, err
+	return Reading{Outcome: in.Outcome, Data: data, Reason: cleanText(in.Reason, claim.MaxReason),
+		At: at}, err
 }
 
 // pass gives the engine a signal about a step of v. That it is known already is said
@@ -244,6 +265,10 @@ func (s *Server) pass(
 	sig.Run, sig.Step, sig.Refused = v.Run, step, r.Outcome == "refused"
 	sig.Data, sig.At, sig.Reason = r.Data, r.At, cleanText(r.Reason, claim.MaxReason)
 	if err := s.sagas.Engine.Signal(c.Request().Context(), sig); err != nil {
+		var in *saga.InputError
+		if errors.As(err, &in) && in.Field == "run" { // nothing is wrong with the signal
+			return "", fmt.Errorf("%w: it %s", ErrDefinitionAway, in.Problem)
+		}
 		return "", err
 	}
 	said := machine.OutcomeDone

@@ -20,6 +20,9 @@ import (
 	"onced/saga"
 )
 
+// doneWord is a callback of who has no more to say.
+const doneWord = `{"outcome":"done"}`
+
 // A callback finishes its step, whatever its content type; the second time changes
 // nothing and is answered alike.
 func TestCallbacksAreIdempotent(t *testing.T) {
@@ -30,8 +33,7 @@ func TestCallbacksAreIdempotent(t *testing.T) {
 		}{
 			{"application/json", done, "completed"}, {"text/plain", done, "completed"},
 			{"", done, "completed"},
-			{"application/x-www-form-urlencoded", " " + done + "\n", "completed"}, {"", "", "completed"},
-			{"application/json", "  ", "completed"},
+			{"application/x-www-form-urlencoded", " " + done + "\n", "completed"},
 			{"", `{"outcome":"refused","reason":"card stolen"}`, "compensated"},
 		} {
 			path := r.started("pay", fmt.Sprint(i))
@@ -56,7 +58,82 @@ func TestCallbacksAreIdempotent(t *testing.T) {
 				t.Errorf("the reason is lost: %s", a.raw)
 			}
 		}
-		r.wantLedger("charge=7 order=6") // what a callee refuses after it took it is the callee's to free
+		r.wantLedger("charge=5 order=4") // what a callee refuses after it took it is the callee's to free
+	})
+}
+
+// Nothing is taken for a run whose definition is not there: who sends it is asked to send
+// it again, with a document and without, by callback and by signal.
+func TestWordForARunWhoseDefinitionIsAwayIsAskedForAgain(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		r.ask("admin", "POST /v1/definitions", map[string]any{"name": "doc"}).want(t, 201, "")
+		coded, documented := r.started("pay", "1"), r.started("doc", "2")
+		r.state(coded, "running")
+		r.docs.away = true
+		again := func(a answer) {
+			t.Helper()
+			if a.want(t, 503, "unavailable"); a.header.Get("Retry-After") == "" {
+				t.Errorf("it does not say when: %v", a.header)
+			}
+		}
+		again(r.ask("", "POST "+r.callbackOf(documented), `{"status":"succeeded"}`))
+		known := r.engine
+		r.engine = r.emptyEngine() // a process that does not know the definitions
+		r.serve(t)
+		again(r.ask("", "POST "+r.callbackOf(coded), doneWord))
+		again(r.ask("operator", "POST "+coded+"/signals/charge", doneWord))
+		r.engine, r.docs.away = known, false
+		r.serve(t)
+		r.ask("", "POST "+r.callbackOf(coded), doneWord).want(t, 200, "")
+		r.ask("", "POST "+r.callbackOf(documented), `{"status":"succeeded"}`).want(t, 200, "")
+		r.state(coded, "completed")
+		r.state(documented, "completed")
+	})
+}
+
+// Whoever says in the callee's place that a step was done says what came of it, when
+// others read it: by signal, by mark_done, and by mark_done of many.
+func TestADoneOfAPersonBringsWhatIsRead(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		r.ask("admin", "POST /v1/definitions", map[string]any{"name": "doc"}).want(t, 201, "")
+		path, marked, plain := r.started("doc", "1"), r.started("doc", "2"), r.started("pay", "3")
+		r.state(path, "running")
+		signal := func(outcome string, data any) answer {
+			return r.ask("operator", "POST "+path+"/signals/charge", map[string]any{"outcome": outcome, "data": data})
+		}
+		for _, data := range []any{nil, "x", map[string]any{"amount": 1}} {
+			if a := signal("done", data).want(t, 400, "invalid_field"); a.problem.Param != "data.id" {
+				t.Errorf("%s", a.raw)
+			}
+		}
+		for _, output := range []any{nil, 7} {
+			a := r.operate(marked, "mark_done", "step", "charge", "output", output).want(t, 400, "invalid_field")
+			if a.problem.Param != "output.id" {
+				t.Errorf("%s", a.raw)
+			}
+		}
+		bulk := map[string]any{"verb": "mark_done", "step": "charge", "reason": "x", "dry_run": true,
+			"filter": map[string]any{"state": "open"}}
+		for _, dry := range []bool{true, false} {
+			bulk["dry_run"] = dry
+			a := r.ask("operator", "POST /v1/runs/bulk", bulk).want(t, 200, "")
+			if len(a.at("refused").([]any)) != 2 || len(a.at("acted").([]any)) != 1 ||
+				!strings.Contains(string(a.raw), "data.id is missing") && !strings.Contains(string(a.raw), "output.id") {
+				t.Errorf("%s", a.raw)
+			}
+		}
+		r.state(plain, "completed") // no document asks for more
+		r.state(path, "running")
+		r.state(marked, "running")
+		signal("done", map[string]any{"id": "ch_1"}).want(t, 202, "")
+		r.operate(marked, "mark_done", "step", "charge", "output", map[string]any{"id": "ch_2"}).want(t, 200, "")
+		r.state(path, "completed")
+		r.state(marked, "completed")
+		refused := r.started("doc", "4")
+		r.state(refused, "running")
+		path = refused
+		signal("refused", nil).want(t, 202, "") // nothing is read of what was refused
+		r.state(path, "compensated")
 	})
 }
 
@@ -126,9 +203,9 @@ func TestSG13_ACallbackDuringTheUndo(t *testing.T) {
 		r.set("undo charge", "retry=1m")
 		path := r.started("pay", "order-1")
 		synctest.Wait()
-		r.ask("", "POST "+r.callbackOf(path), nil).want(t, 200, "")
+		r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, "")
 		r.state(path, "compensating")
-		a := r.ask("", "POST "+r.callbackOf(path), nil).want(t, 200, "")
+		a := r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, "")
 		if a.text("outcome") != "repeated" {
 			t.Errorf("%s", a.raw)
 		}
@@ -210,7 +287,7 @@ func TestCallbackTokensCannotBeMade(t *testing.T) {
 			}
 		}
 		r.state(path, "running")
-		r.ask("", "POST "+callbackPath+good, nil).want(t, 200, "")
+		r.ask("", "POST "+callbackPath+good, doneWord).want(t, 200, "")
 		r.state(path, "completed")
 	})
 }
@@ -312,6 +389,8 @@ func TestCallbackBodiesAreBounded(t *testing.T) {
 			{`{"outcome":"done","data":"` + strings.Repeat("x", DefaultMaxBody) + `"}`, 413, "too_large",
 				nil},
 			{`{"outcome":"done"`, 400, "invalid_json", nil}, {`outcome=done`, 400, "invalid_json", nil},
+			{"", 400, "invalid_json", nil}, {" \n", 400, "invalid_json", nil}, {`{}`, 400, "invalid_field", nil},
+			{`null`, 400, "invalid_json", nil},
 			{"{\"outcome\":\"done\xff\"}", 400, "invalid_json", nil}, {`{}{}`, 400, "invalid_json", nil},
 			{`{"outcome":"done"}`, 415, "unsupported_media_type", []string{"Content-Encoding", "gzip"}},
 			{`{"outcome":"perhaps"}`, 400, "invalid_field", nil}, {`[]`, 400, "invalid_json", nil},
@@ -332,7 +411,7 @@ func TestCallbacksThatAreNotStoredAreNotAcknowledged(t *testing.T) {
 		path := r.started("pay", "k")
 		r.state(path, "running")
 		r.store.Arm(faultkv.Plan{When: faultkv.Before, Mode: faultkv.Fail})
-		if a := r.ask("", "POST "+r.callbackOf(path), nil); a.status < 500 {
+		if a := r.ask("", "POST "+r.callbackOf(path), doneWord); a.status < 500 {
 			t.Errorf("%d %s", a.status, a.raw)
 		}
 	})
@@ -362,7 +441,7 @@ func TestA2_33_AThousandWaitingRunsGoOnByCallback(t *testing.T) {
 		var all sync.WaitGroup
 		for _, p := range paths {
 			all.Go(func() {
-				req := httptest.NewRequest(http.MethodPost, p, nil)
+				req := httptest.NewRequest(http.MethodPost, p, strings.NewReader(doneWord))
 				w := httptest.NewRecorder()
 				if r.server.ServeHTTP(w, req); w.Code != 200 {
 					t.Errorf("%d %s", w.Code, w.Body)
@@ -421,7 +500,7 @@ func BenchmarkCallbacks(b *testing.B) {
 			all.Go(func() {
 				for p := range work {
 					w := httptest.NewRecorder()
-					r.server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, p, nil))
+					r.server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, p, strings.NewReader(doneWord)))
 				}
 			})
 		}

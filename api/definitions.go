@@ -18,6 +18,7 @@ type definitionView struct {
 	Name      string               `json:"name"`
 	Version   string               `json:"version,omitempty"`
 	Origin    string               `json:"origin"`
+	Latest    bool                 `json:"latest"`
 	Title     string               `json:"title,omitempty"`
 	CreatedAt string               `json:"created_at,omitempty"`
 	DryRun    bool                 `json:"dry_run,omitempty"`
@@ -27,19 +28,26 @@ type definitionView struct {
 }
 
 type definitionStepView struct {
-	Name         string `json:"name"`
-	Awaits       bool   `json:"awaits,omitempty"`
-	Undo         bool   `json:"undo,omitempty"`
-	Check        bool   `json:"check,omitempty"`
-	Pivot        bool   `json:"pivot,omitempty"`
-	Irreversible bool   `json:"irreversible,omitempty"`
+	Name          string `json:"name"`
+	Method        string `json:"method,omitempty"` // with the source
+	URL           string `json:"url,omitempty"`    // with the source
+	Awaits        bool   `json:"awaits,omitempty"`
+	Undo          bool   `json:"undo,omitempty"`
+	Check         bool   `json:"check,omitempty"`
+	Pivot         bool   `json:"pivot,omitempty"`
+	Irreversible  bool   `json:"irreversible,omitempty"`
+	NothingToUndo bool   `json:"nothing_to_undo,omitempty"`
 }
 
-// viewDefinition shows a definition; source adds the document itself.
+// viewDefinition shows a definition; source adds the document itself, and what the
+// steps call.
 func viewDefinition(d Definition, source bool) *definitionView {
-	v := &definitionView{Name: d.Name, Version: d.Version, Origin: d.Origin, Title: d.Title,
+	v := &definitionView{Name: d.Name, Version: d.Version, Origin: d.Origin, Latest: d.Latest, Title: d.Title,
 		CreatedAt: instant(d.CreatedAt), Input: d.Input, Steps: []definitionStepView{}}
 	for _, s := range d.Steps {
+		if !source {
+			s.Method, s.URL = "", ""
+		}
 		v.Steps = append(v.Steps, definitionStepView(s))
 	}
 	if source {

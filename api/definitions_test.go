@@ -67,6 +67,33 @@ func TestDefinitionProblemsAreAllTold(t *testing.T) {
 	})
 }
 
+// Which version new runs use, and what the document declares, is shown.
+func TestDefinitionsSayWhatTheyAre(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		for _, title := range []string{"One", "Two"} {
+			r.ask("admin", "POST /v1/definitions", map[string]any{"name": "doc", "title": title}).
+				want(t, 201, "")
+		}
+		all := r.ask("viewer", "GET /v1/definitions/doc/versions", nil).want(t, 200, "").
+			at("definitions").([]any)
+		for i, want := range []bool{true, false} {
+			if got := all[i].(map[string]any)["latest"]; got != want {
+				t.Errorf("%d: %v", i, all[i])
+			}
+		}
+		a := r.ask("operator", "GET /v1/definitions/doc", nil).want(t, 200, "")
+		steps, _ := a.at("steps").([]any)
+		if a.text("input.order") != "string" || len(steps) != 2 {
+			t.Fatalf("%s", a.raw)
+		}
+		charge, mail := steps[0].(map[string]any), steps[1].(map[string]any)
+		if charge["method"] != "POST" || charge["url"] != "https://gateway.example/c" ||
+			mail["nothing_to_undo"] != true || charge["nothing_to_undo"] != nil {
+			t.Errorf("%s", a.raw)
+		}
+	})
+}
+
 // Who posts a definition can use every secret: that is the admin. The sources are for
 // operators and admins.
 func TestDefinitionsAreForThoseWhoMay(t *testing.T) {
@@ -80,7 +107,8 @@ func TestDefinitionsAreForThoseWhoMay(t *testing.T) {
 			"admin": true} {
 			for _, p := range []string{"", "/versions/1"} {
 				a := r.ask(as, "GET /v1/definitions/doc"+p, nil).want(t, 200, "")
-				if (a.at("source") != nil) != sees || a.text("steps") != "" ||
+				calls := strings.Contains(string(a.raw), "https://gateway.example/c")
+				if (a.at("source") != nil) != sees || calls != sees || a.text("steps") != "" ||
 					a.text("title") != "the source" {
 					t.Errorf("%s: %s", as, a.raw)
 				}

@@ -20,6 +20,9 @@ import (
 	"onced/saga/machine"
 )
 
+// awayRetry is when a word for a run is to be sent again whose definition cannot be used.
+const awayRetry = time.Minute
+
 // MaxRunWait is the longest that a request may wait for the end of a run.
 const MaxRunWait = 60 * time.Second
 
@@ -41,7 +44,13 @@ func (s *Server) startRun(c echo.Context) error {
 	if err := s.readJSON(c, &in); err != nil {
 		return err
 	}
-	req, err := in.request(c.Request().Header, caller(c).Principal)
+	who := caller(c)
+	if in.Version != "" && !who.Can(auth.RunsOperate) {
+		return problem.New(problem.Forbidden, "the role "+string(who.Role)+" lacks the permission "+
+			string(auth.RunsOperate)+", which naming a version takes: an old one may be there for its runs only; "+
+			"leave the version out").At("version")
+	}
+	req, err := in.request(c.Request().Header, who.Principal)
 	if err != nil {
 		return err
 	}
@@ -94,7 +103,8 @@ func (in *startRequest) key(h http.Header) (string, error) {
 		parsed, err := idemhttp.ParseKey(given[0])
 		switch {
 		case len(given) > 1:
-			return "", problem.New(problem.KeyInvalid, "the header is there more than once").At("Idempotency-Key")
+			return "", problem.New(problem.KeyInvalid,
+				"the header is there more than once").At("Idempotency-Key")
 		case err != nil:
 			return "", problem.New(problem.KeyInvalid, "the header Idempotency-Key "+err.Error()).
 				At("Idempotency-Key")
@@ -104,8 +114,9 @@ func (in *startRequest) key(h http.Header) (string, error) {
 		key = parsed
 	}
 	if key == "" {
-		return "", problem.New(problem.KeyMissing, "give the business key, for example the order's id, as key "+
-			"or in the header Idempotency-Key").At("key")
+		return "", problem.New(problem.KeyMissing,
+			"give the business key, for example the order's id, as key "+
+				"or in the header Idempotency-Key").At("key")
 	}
 	if err := (claim.ID{Scope: "-", Key: key}).Validate(); err != nil {
 		return "", err
@@ -333,11 +344,15 @@ func sagaProblem(err error) *problem.Problem {
 	case errors.As(err, &faulty):
 		return faulty.problem()
 	case errors.Is(err, saga.ErrMismatch):
-		return problem.New(problem.Mismatch, "the input is not that of the first start with this key").At("input")
+		return problem.New(problem.Mismatch,
+			"the input is not that of the first start with this key").At("input")
 	case errors.Is(err, saga.ErrNoRun):
 		return problem.New(problem.NotFound, "there is no run of this id, or it is no longer kept")
 	case errors.Is(err, saga.ErrVersion):
 		return problem.New(problem.Stale, "").At("If-Match")
+	case errors.Is(err, ErrDefinitionAway):
+		return problem.New(problem.Unavailable, strings.TrimPrefix(err.Error(), "api: ")+
+			"; send it again later").After(awayRetry)
 	case errors.Is(err, ErrNoDefinition):
 		return problem.New(problem.NotFound, "there is no definition of this name, or no such version")
 	case errors.Is(err, ErrDefinitionTaken):

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"onced/api/auth"
 	"onced/saga"
 	"onced/saga/machine"
 )
@@ -45,7 +46,7 @@ func TestContractOfSagas(t *testing.T) {
 		r.operate(third, "mark_not_done", "step", "charge").want(t, 200, "")
 		fourth := r.started("pay", "d")
 		r.ask("acme", "POST "+fourth+"/signals/charge", map[string]any{"outcome": "done"}).want(t, 202, "")
-		r.ask("", "POST "+r.callbackOf(fourth), nil).want(t, 200, "")
+		r.ask("", "POST "+r.callbackOf(fourth), doneWord).want(t, 200, "")
 		r.set("charge", "always", "retry=1h")
 		fifth := r.started("pay", "e")
 		synctest.Wait()
@@ -254,7 +255,7 @@ func TestPreferWaitWaitsNoLongerThanItSays(t *testing.T) {
 		go func() { done <- r.ask("acme", "GET "+path, nil, "Prefer", "wait=50") }()
 		time.Sleep(7 * time.Second)
 		began := time.Now()
-		r.ask("", "POST "+r.callbackOf(path), nil).want(t, 200, "")
+		r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, "")
 		if a := <-done; a.text("state") != "completed" || time.Since(began) != 0 {
 			t.Errorf("after %v: %s", time.Since(began), a.raw)
 		}
@@ -495,7 +496,7 @@ func TestA2_45_PagesUnderInsertsShowEachRunOnce(t *testing.T) {
 				start(extra)
 				extra++
 			}
-			r.ask("", "POST "+r.callbackOf("/v1/runs/"+last), nil).want(t, 200, "")
+			r.ask("", "POST "+r.callbackOf("/v1/runs/"+last), doneWord).want(t, 200, "")
 		}
 		for id := range there {
 			if seen[id] != 1 {
@@ -565,7 +566,8 @@ func TestRunRequestsAreStrict(t *testing.T) {
 		for _, c := range []struct{ as, what, body, param string }{
 			{"acme", start, `{"key":"k"}`, "definition"},
 			{"acme", start, `{"definition":"nope","key":"k"}`, "definition"},
-			{"acme", start, `{"definition":"pay","version":"9","key":"k"}`, "definition"},
+			{"admin", start, `{"definition":"pay","version":"9","key":"k"}`, "definition"},
+			{"acme", start, `{"definition":"pay","key":"k","round":"1"}`, "round"},
 			{"acme", start, `{"definition":"pay"}`, "key"},
 			{"acme", start, `{"definition":"pay","key":" "}`, "key"},
 			{"acme", start, `{"definition":"pay","key":"a\u0000b"}`, "key"},
@@ -622,6 +624,51 @@ func TestRunRequestsAreStrict(t *testing.T) {
 			t.Errorf("runs: %v", got)
 		}
 		r.state(path, "running")
+	})
+}
+
+// What is of the wrong type is told in words that fit.
+func TestTypesAreToldInWords(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		for member, want := range map[string]string{
+			`"round":-1`:      "it is the number -1 and must be a whole number from 0",
+			`"round":1.5`:     "it is the number 1.5 and must be a whole number from 0",
+			`"round":{}`:      "it is an object and must be a whole number from 0",
+			`"definition":[]`: "it is an array and must be a string",
+			`"key":true`:      "it is a bool and must be a string",
+		} {
+			a := r.ask("acme", "POST /v1/runs", "{"+member+"}").want(t, 400, "invalid_field")
+			if a.problem.Detail != want {
+				t.Errorf("%s: %s", member, a.problem.Detail)
+			}
+		}
+	})
+}
+
+// An old version is there for its runs: a client starts what is in force now.
+func TestOnlyWhoOperatesNamesAVersion(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		old := saga.New("pay").Version("0").Step("charge", r.act, nil)
+		latest := saga.New("pay").Version("2").Step("charge", r.act, nil)
+		if err := r.engine.Register(old, latest); err != nil {
+			t.Fatal(err)
+		}
+		for _, version := range []string{"0", "2", "9"} {
+			a := r.ask("acme", "POST /v1/runs", startBody("pay", "k", "version", version)).
+				want(t, 403, "forbidden")
+			if a.problem.Param != "version" {
+				t.Errorf("%s", a.raw)
+			}
+		}
+		if r.made() != "" {
+			t.Errorf("calls: %s", r.made())
+		}
+		r.issue(t, "boss", auth.Admin, "boss")
+		a := r.ask("boss", "POST /v1/runs", startBody("pay", "k", "version", "0"), "Prefer", "wait=9").
+			want(t, 201, "")
+		if a.text("version") != "0" || a.text("state") != "completed" {
+			t.Errorf("%s", a.raw)
+		}
 	})
 }
 

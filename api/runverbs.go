@@ -2,9 +2,11 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -65,12 +67,37 @@ func (s *Server) operate(verb machine.Verb) echo.HandlerFunc {
 		if err != nil {
 			return aboutRun(c, err)
 		}
+		if verb == machine.MarkDone {
+			v, err := s.sagas.Engine.Get(c.Request().Context(), c.Param("id"))
+			if err == nil {
+				err = s.checkMarked(c, v, a)
+			}
+			if err != nil {
+				return aboutRun(c, err)
+			}
+		}
 		v, err := s.sagas.Engine.Operate(c.Request().Context(), c.Param("id"), a)
 		if err != nil {
 			return aboutRun(c, err)
 		}
 		return s.showRun(c, http.StatusOK, v)
 	}
+}
+
+// checkMarked makes sure that a step which a person marks as done has the output that
+// the steps behind read. It need not when its undo is what is marked. That the run has
+// changed since v is found by its revision.
+func (s *Server) checkMarked(c echo.Context, v *saga.RunView, a saga.Act) error {
+	i := v.State.Find(a.Step)
+	if a.Revision != 0 && v.Revision != a.Revision || i < 0 || v.State.Steps[i].Undo != machine.UndoNone {
+		return nil // the engine says what there is to say
+	}
+	err := s.checkResult(c, v, a.Step, Reading{Outcome: "done", Data: a.Output})
+	var in *saga.InputError
+	if errors.As(err, &in) { // it has another name here
+		return &saga.InputError{Field: "output" + strings.TrimPrefix(in.Field, "data"), Problem: in.Problem}
+	}
+	return err
 }
 
 // rerun answers POST /v1/runs/{id}/rerun.
@@ -156,8 +183,8 @@ func (s *Server) bulk(c echo.Context) error {
 	if b.Cursor, err = s.cursors.open(in.Cursor, sum); err != nil {
 		return err
 	}
-	res, err := s.sagas.Engine.OperateAll(c.Request().Context(), b, saga.Act{Verb: verbs[i], Step: in.Step,
-		Actor: caller(c).Name, Reason: in.Reason})
+	res, err := s.operateAll(c, b, saga.Act{Verb: verbs[i], Step: in.Step, Actor: caller(c).Name,
+		Reason: in.Reason})
 	if err != nil && len(res.Acted)+len(res.Refused) == 0 {
 		return err
 	}
@@ -175,6 +202,47 @@ func (s *Server) bulk(c echo.Context) error {
 		}
 	}
 	return s.json(c, http.StatusOK, out)
+}
+
+// operateAll carries out an act on what is selected. A step that is marked as done
+// brings no output here: runs whose definition wants one are refused, so each is looked
+// at first, and acted on only as it was then.
+func (s *Server) operateAll(c echo.Context, b saga.Bulk, a saga.Act) (saga.BulkResult, error) {
+	ctx, e, dry := c.Request().Context(), s.sagas.Engine, b.DryRun
+	if a.Verb != machine.MarkDone || s.sagas.Rules == nil {
+		return e.OperateAll(ctx, b, a)
+	}
+	b.DryRun = true
+	all, err := e.OperateAll(ctx, b, a)
+	res := saga.BulkResult{Refused: all.Refused, More: all.More, Next: all.Next}
+	for _, id := range all.Acted {
+		v, failed := e.Get(ctx, id)
+		if failed == nil {
+			failed = s.checkMarked(c, v, a)
+		}
+		if failed == nil && !dry {
+			one := a
+			one.Revision = v.Revision
+			_, failed = e.Operate(ctx, id, one)
+		}
+		var state *machine.Error
+		var input *saga.InputError
+		switch {
+		case failed == nil:
+			res.Acted = append(res.Acted, id)
+		case errors.As(failed, &state):
+			res.Refused[id] = state.Problem
+		case errors.As(failed, &input):
+			res.Refused[id] = input.Field + " " + input.Problem
+		case errors.Is(failed, saga.ErrVersion):
+			res.Refused[id] = "it has changed meanwhile"
+		case errors.Is(failed, saga.ErrNoRun):
+		default:
+			res.More = true
+			return res, failed
+		}
+	}
+	return res, err
 }
 
 // selection reads the filter, and what stands for it in a cursor. One that selects

@@ -202,6 +202,16 @@ func newSagaRig(t testing.TB, c *contract) *sagaRig {
 	return r
 }
 
+// emptyEngine is an engine on the same store that knows no definition.
+func (r *sagaRig) emptyEngine() *saga.Engine {
+	r.t.Helper()
+	e, err := saga.NewEngine(r.store, saga.Config{Timers: timer.New(r.store, timer.Config{}), Feed: r.feed})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return e
+}
+
 // serve makes the server, as a new process does on the same store.
 func (r *sagaRig) serve(t testing.TB) {
 	t.Helper()
@@ -315,6 +325,7 @@ type documents struct {
 	byName   map[string][]Definition // the latest first
 	register func(name string) error
 	wants    string // a member that inputs must have
+	away     bool   // no document can be read
 }
 
 func (d *documents) Put(_ context.Context, n NewDefinition) (Definition, bool, error) {
@@ -331,13 +342,17 @@ func (d *documents) Put(_ context.Context, n NewDefinition) (Definition, bool, e
 	old := d.byName[doc.Name]
 	def := Definition{Name: doc.Name, Title: doc.Title, Version: fmt.Sprint(len(old) + 1), Origin: "api",
 		CreatedAt: time.Now(), Source: string(n.Source), Input: map[string]string{"order": "string"},
-		Steps: []DefinitionStep{{Name: "charge", Awaits: true, Undo: true}}}
+		Latest: true, Steps: []DefinitionStep{{Name: "charge", Method: "POST", URL: "https://gateway.example/c",
+			Awaits: true, Undo: true}, {Name: "mail", NothingToUndo: true}}}
 	if len(old) > 0 && old[0].Source == def.Source {
 		return old[0], false, nil
 	}
 	if n.DryRun {
 		def.Version, def.CreatedAt = "", time.Time{}
 		return def, true, nil
+	}
+	for i := range old {
+		old[i].Latest = false
 	}
 	d.byName[doc.Name] = append([]Definition{def}, old...)
 	return def, true, d.register(doc.Name)
@@ -399,6 +414,12 @@ func (d *documents) ReadCallback(
 	if !d.has(run.Definition) {
 		return r, false, nil
 	}
+	d.mu.Lock()
+	away := d.away
+	d.mu.Unlock()
+	if away {
+		return r, false, fmt.Errorf("%w: version 1", ErrDefinitionAway)
+	}
 	var in struct{ Status, Why string }
 	if json.Unmarshal(body, &in) != nil {
 		return r, true, &saga.InputError{Field: "signal.body", Problem: "is no object"}
@@ -406,6 +427,14 @@ func (d *documents) ReadCallback(
 	r = Reading{Outcome: map[string]string{"succeeded": "done", "failed": "refused"}[in.Status], Data: body,
 		Reason: in.Why}
 	return r, true, nil
+}
+
+// CheckResult wants an id of the charge of a document.
+func (d *documents) CheckResult(_ context.Context, run *saga.RunView, step string, data []byte) error {
+	if d.has(run.Definition) && step == "charge" && !strings.Contains(string(data), `"id"`) {
+		return &saga.InputError{Field: "data.id", Problem: "is missing"}
+	}
+	return nil
 }
 
 // withIdleSagas sets sagas that nobody serves.

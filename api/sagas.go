@@ -50,9 +50,14 @@ type DefinitionRules interface {
 	Prepare(ctx context.Context, req *saga.StartRequest) error
 	// ReadCallback says what the body of a callback means for a step. known is false
 	// when no document says so: then the body is read as that of a signal. A body
-	// that cannot be read is a saga.InputError.
+	// that cannot be read is a saga.InputError. [ErrDefinitionAway] means that there is
+	// a document, which cannot be used now.
 	ReadCallback(ctx context.Context, run *saga.RunView, step string, body []byte) (
 		r Reading, known bool, err error)
+	// CheckResult checks what a person gives as the result of a step, in place of the
+	// callee: what the steps behind read of it must be there. What is missing is a
+	// saga.InputError about "data".
+	CheckResult(ctx context.Context, run *saga.RunView, step string, data []byte) error
 }
 
 // Reading is the meaning of a callback.
@@ -86,6 +91,8 @@ type Definition struct {
 	Title string
 	// CreatedAt is when it was first kept; zero in a dry run.
 	CreatedAt time.Time
+	// Latest says that new runs use this version.
+	Latest bool
 	// Input lists the declared fields of the input and their types; nil is not
 	// declared.
 	Input map[string]string
@@ -97,12 +104,15 @@ type Definition struct {
 
 // DefinitionStep is a step in short.
 type DefinitionStep struct {
-	Name         string // unique within the definition
-	Awaits       bool   // it is finished by a signal
-	Undo         bool   // it can be undone
-	Check        bool   // a look-up can tell what became of it
-	Pivot        bool   // the point of no return
-	Irreversible bool   // it cannot be undone, and that matters
+	Name          string // unique within the definition
+	Method        string // of its call; empty when it only waits
+	URL           string // of its call, expressions as they are written
+	Awaits        bool   // it is finished by a signal
+	Undo          bool   // it can be undone
+	Check         bool   // a look-up can tell what became of it
+	Pivot         bool   // the point of no return
+	Irreversible  bool   // it cannot be undone, and that matters
+	NothingToUndo bool   // it cannot be undone, and need not be
 }
 
 // DefinitionError lists all that is wrong with a document.
@@ -128,6 +138,9 @@ func (e *DefinitionError) Error() string {
 var (
 	// ErrNoDefinition: there is no definition of this name, or no such version.
 	ErrNoDefinition = errors.New("api: there is no such definition")
+	// ErrDefinitionAway: the definition of a run is kept, and cannot be used by this
+	// process now. Whoever has word for the run sends it again later.
+	ErrDefinitionAway = errors.New("api: the definition of the run cannot be used now")
 	// ErrDefinitionTaken: the name belongs to a definition of another origin.
 	ErrDefinitionTaken = errors.New("api: the name belongs to a definition from a file")
 )

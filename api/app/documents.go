@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"onced/api"
 	"onced/saga"
@@ -24,11 +25,14 @@ type documents struct {
 
 // Put implements [api.Definitions].
 func (d documents) Put(ctx context.Context, n api.NewDefinition) (api.Definition, bool, error) {
-	put := d.book.Put
+	var stored definition.Stored
+	var isNew bool
+	var err error
 	if n.DryRun {
-		put = d.book.Check
+		stored, isNew, err = d.book.Check(ctx, n.Source, definition.FromAPI)
+	} else {
+		stored, isNew, err = d.book.PutBy(ctx, n.Actor, n.Source, definition.FromAPI)
 	}
-	stored, isNew, err := put(ctx, n.Source, definition.FromAPI)
 	if err != nil {
 		return api.Definition{}, false, asAPI(err)
 	}
@@ -40,7 +44,7 @@ func (d documents) Put(ctx context.Context, n api.NewDefinition) (api.Definition
 		d.app.o.Logger.InfoContext(ctx, "a definition has a new version; runs keep theirs",
 			"definition", stored.Name, "version", stored.Version, "actor", n.Actor)
 	}
-	return shown(stored), isNew, nil
+	return d.shown(stored), isNew, nil
 }
 
 // Get implements [api.Definitions].
@@ -49,7 +53,7 @@ func (d documents) Get(ctx context.Context, name, version string) (api.Definitio
 	if err != nil {
 		return api.Definition{}, asAPI(err)
 	}
-	return shown(stored), nil
+	return d.shown(stored), nil
 }
 
 // List implements [api.Definitions].
@@ -58,7 +62,7 @@ func (d documents) List(ctx context.Context, after string, limit int) ([]api.Def
 	if err != nil {
 		return nil, asAPI(err)
 	}
-	return shownAll(all), nil
+	return d.shownAll(all), nil
 }
 
 // Versions implements [api.Definitions].
@@ -69,7 +73,7 @@ func (d documents) Versions(ctx context.Context, name string) ([]api.Definition,
 		if err != nil {
 			return nil, asAPI(err)
 		}
-		out = append(out, shownAll(page)...)
+		out = append(out, d.shownAll(page)...)
 		if before = next; before == 0 {
 			return out, nil
 		}
@@ -83,9 +87,19 @@ func (d documents) Prepare(_ context.Context, req *saga.StartRequest) error {
 
 // ReadCallback implements [api.DefinitionRules].
 func (d documents) ReadCallback(
-	_ context.Context, run *saga.RunView, step string, body []byte,
+	ctx context.Context, run *saga.RunView, step string, body []byte,
 ) (r api.Reading, known bool, err error) {
 	signal, isClear, known, err := d.book.ReadSignal(run.Definition, run.Version, step, body)
+	if err == nil && !known {
+		// A document that is kept and cannot be read is not one that is not there.
+		_, err := d.book.Get(ctx, run.Definition, run.Version)
+		switch {
+		case err == nil:
+			return r, false, fmt.Errorf("%w: version %s of %s", api.ErrDefinitionAway, run.Version, run.Definition)
+		case !errors.Is(err, definition.ErrNotFound):
+			return r, false, err
+		}
+	}
 	if err != nil || !known || !isClear {
 		return api.Reading{}, known, err
 	}
@@ -94,6 +108,11 @@ func (d documents) ReadCallback(
 		r.Outcome = "refused"
 	}
 	return r, true, nil
+}
+
+// CheckResult implements [api.DefinitionRules].
+func (d documents) CheckResult(_ context.Context, run *saga.RunView, step string, data []byte) error {
+	return d.book.CheckResult(run.Definition, run.Version, step, data)
 }
 
 // asAPI turns an error of the book into one of the API.
@@ -121,20 +140,24 @@ type taken struct{ error }
 // Is implements the interface of errors.Is.
 func (*taken) Is(target error) bool { return target == api.ErrDefinitionTaken }
 
-func shownAll(all []definition.Stored) []api.Definition {
+func (d documents) shownAll(all []definition.Stored) []api.Definition {
 	out := make([]api.Definition, len(all))
 	for i, one := range all {
-		out[i] = shown(one)
+		out[i] = d.shown(one)
 	}
 	return out
 }
 
-func shown(one definition.Stored) api.Definition {
-	d := api.Definition{Name: one.Name, Version: one.Version, Origin: string(one.Origin), Title: one.Title,
-		CreatedAt: one.CreatedAt, Source: string(one.Source)}
-	for _, s := range one.Steps {
-		d.Steps = append(d.Steps, api.DefinitionStep{Name: s.Name, Awaits: s.Await, Undo: s.Undo, Check: s.Check,
-			Pivot: s.Pivot, Irreversible: s.Irreversible})
+func (d documents) shown(one definition.Stored) api.Definition {
+	out := api.Definition{Name: one.Name, Version: one.Version, Origin: string(one.Origin),
+		Latest: one.Latest, Title: one.Title, CreatedAt: one.CreatedAt, Source: string(one.Source)}
+	if doc := d.book.Document(one.Name, one.Version); doc != nil {
+		out.Input = doc.Input()
 	}
-	return d
+	for _, s := range one.Steps {
+		out.Steps = append(out.Steps, api.DefinitionStep{Name: s.Name, Method: s.Method, URL: s.URL,
+			Awaits: s.Await, Undo: s.Undo, Check: s.Check, Pivot: s.Pivot, Irreversible: s.Irreversible,
+			NothingToUndo: s.NothingToUndo})
+	}
+	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,7 @@ func newSagas(ctx context.Context, a *App, log *feed.Feed, files []definitionFil
 		return nil, err
 	}
 	s.book, err = definition.NewBook(a.store, definition.BookConfig{Engine: s.engine, Deps: s.deps(),
-		Secrets: func() []string { return *s.names.Load() }, CheckURL: s.client.Check})
+		Secrets: func() []string { return *s.names.Load() }, CheckURL: s.client.Check, Told: told(log)})
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +82,20 @@ func (s *sagas) reload(a *App, l *config.Loaded) error {
 	if err != nil {
 		return err
 	}
-	before, names := s.names.Load(), append([]string{}, l.Config.Secrets.Names()...)
-	s.names.Store(&names) // a new definition may use a new secret
-	if err = s.check(a.work, files); err == nil {
-		err = s.put(a.work, a, files)
+	// Calls that begin before the end of this find the secrets of both: the definitions
+	// of now want the old ones, those that are put the new ones.
+	before, beforeNames := s.secrets.Load(), s.names.Load()
+	both := maps.Clone(l.Config.Secrets)
+	if both == nil {
+		both = config.Secrets{}
 	}
-	if err != nil {
-		s.names.Store(before)
+	maps.Copy(both, *before)
+	names := append([]string{}, l.Config.Secrets.Names()...)
+	s.secrets.Store(&both)
+	s.names.Store(&names)
+	if err = s.put(a.work, a, files); err != nil {
+		s.secrets.Store(before)
+		s.names.Store(beforeNames)
 		return err
 	}
 	s.setSecrets(l.Config.Secrets)
@@ -100,7 +108,7 @@ const maxSurveyed = 500
 
 // survey names the definitions to the metrics, and tells of those that want a secret
 // which is not there: their calls are not made. Those of files were refused before;
-// these came by the API.
+// these came by the API. It tells of callbacks that may reach nobody, too.
 func (s *sagas) survey(ctx context.Context, a *App) {
 	all, err := s.book.List(ctx, "", maxSurveyed)
 	if err != nil {
@@ -112,6 +120,11 @@ func (s *sagas) survey(ctx context.Context, a *App) {
 		doc := s.book.Document(one.Name, one.Version)
 		if doc == nil {
 			continue
+		}
+		if doc.UsesCallback() && a.o.Loaded.Config.PublicURL == "" {
+			a.o.Logger.WarnContext(ctx, "a definition gives out callback URLs, and public_url is not set: they "+
+				"name the address that this process listens at", "definition", one.Name,
+				"remedy", "set public_url to a URL that callees reach, and keep it")
 		}
 		for _, name := range doc.Secrets() {
 			if _, ok := (*s.secrets.Load())[name]; !ok {
@@ -182,29 +195,27 @@ func (s *sagas) load(ctx context.Context, a *App) error {
 	return nil
 }
 
-// check finds out, without any effect, whether put would take the files.
-func (s *sagas) check(ctx context.Context, files []definitionFile) error {
-	for _, f := range files {
-		if _, _, err := s.book.Check(ctx, f.doc.Source(), definition.FromFile); err != nil {
-			return definitionError(f.name, err)
-		}
-	}
-	return nil
-}
-
-// put stores the definitions of files whose content is new, each as a new version.
+// put stores the definitions of all files together, those whose content is new as new
+// versions.
 func (s *sagas) put(ctx context.Context, a *App, files []definitionFile) error {
-	names := make([]string, 0, len(files))
-	for _, f := range files {
-		stored, isNew, err := s.book.PutFile(ctx, f.name, f.doc.Source())
-		if err != nil {
-			return definitionError(f.name, err)
+	sources := make([]definition.Source, len(files))
+	for i, f := range files {
+		sources[i] = definition.Source{File: f.name, Text: f.doc.Source()}
+	}
+	puts, err := s.book.PutAll(ctx, sources)
+	if err != nil {
+		if at, ok := errors.AsType[*definition.SourceError](err); ok {
+			return definitionError(at.File, at.Err)
 		}
-		if isNew {
+		return fmt.Errorf("app: the definitions of the files: %w", err)
+	}
+	names := make([]string, len(puts))
+	for i, p := range puts {
+		names[i] = p.Stored.Name
+		if p.Created {
 			a.o.Logger.InfoContext(ctx, "a definition has a new version; runs keep theirs", "definition",
-				stored.Name, "version", stored.Version, "file", f.name)
+				p.Stored.Name, "version", p.Stored.Version, "file", files[i].name)
 		}
-		names = append(names, stored.Name)
 	}
 	a.metrics.NamedDefinitions(names)
 	return nil

@@ -13,6 +13,7 @@ type Definition struct {
 	Name      string            `json:"name"`                // names it
 	Version   string            `json:"version,omitempty"`   // empty in a dry run that would make a new one
 	Origin    string            `json:"origin"`              // file or api
+	Latest    bool              `json:"latest"`              // new runs use it
 	Title     string            `json:"title,omitempty"`     // for people
 	CreatedAt time.Time         `json:"created_at,omitzero"` // when it was first kept
 	DryRun    bool              `json:"dry_run,omitempty"`   // nothing was kept
@@ -26,12 +27,15 @@ type Definition struct {
 
 // DefinitionStep is a step in short.
 type DefinitionStep struct {
-	Name         string `json:"name"`                   // unique within the definition
-	Awaits       bool   `json:"awaits,omitempty"`       // it is finished by a signal
-	Undo         bool   `json:"undo,omitempty"`         // it can be undone
-	Check        bool   `json:"check,omitempty"`        // a look-up can tell what became of it
-	Pivot        bool   `json:"pivot,omitempty"`        // the point of no return
-	Irreversible bool   `json:"irreversible,omitempty"` // it cannot be undone, and that matters
+	Name          string `json:"name"`                      // unique within the definition
+	Method        string `json:"method,omitempty"`          // of its call; shown with the source only
+	URL           string `json:"url,omitempty"`             // of its call; shown with the source only
+	Awaits        bool   `json:"awaits,omitempty"`          // it is finished by a signal
+	Undo          bool   `json:"undo,omitempty"`            // it can be undone
+	Check         bool   `json:"check,omitempty"`           // a look-up can tell what became of it
+	Pivot         bool   `json:"pivot,omitempty"`           // the point of no return
+	Irreversible  bool   `json:"irreversible,omitempty"`    // it cannot be undone, and that matters
+	NothingToUndo bool   `json:"nothing_to_undo,omitempty"` // it cannot be undone, and need not be
 }
 
 const definitionsPath = "/v1/definitions"
