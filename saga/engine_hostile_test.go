@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,12 +57,15 @@ func TestASkippedStepThatMayHaveHappenedStands(t *testing.T) {
 // its undo came first, is no proof that it came later.
 func TestAWordThatComesTwiceIsRefundedOnce(t *testing.T) {
 	inTill(t, twoSteps(AwaitFor(time.Minute), UndoWhenAbsent()), func(t *testing.T, s *till) {
-		id := s.started()
 		s.before = func(call string) {
 			if call == "undo charge" {
-				s.signal(id, "charge", false)
+				err := s.engine.Signal(s.Context(), Signal{Definition: "pay", Key: theOrder.ID, Step: "charge"})
+				if err != nil {
+					t.Error(err)
+				}
 			}
 		}
+		id := s.started()
 		pass(2 * time.Minute)
 		if v := s.wantStatus(id, machine.Held); v.State.Hold != machine.HoldEvidence {
 			t.Fatalf("held for %s", v.State.Hold)
@@ -122,19 +126,19 @@ func (silentWriter) OnCommit(func()) {}
 func TestWaitSeesAnEndWhoseCommitWasInDoubt(t *testing.T) {
 	inTill(t, twoSteps(), func(t *testing.T, s *till) {
 		s.stop()
-		doubt := false
+		var doubt atomic.Bool
 		s.wrap = func(st kv.Store) kv.Store {
-			return doubtfulStore{st, func() bool { return doubt }}
+			return doubtfulStore{st, doubt.Load}
 		}
 		s.boot()
 		settle()
 		s.before = func(call string) {
 			if call == "order" {
 				take(time.Second)
-				doubt = true
+				doubt.Store(true)
 			}
 		}
-		go func() { pass(1030 * time.Millisecond); doubt = false }()
+		go func() { pass(1030 * time.Millisecond); doubt.Store(false) }()
 		ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
 		defer cancel()
 		v, err := s.engine.Run(ctx, s.def(), theOrder.ID, theOrder)
@@ -147,17 +151,17 @@ func TestWaitSeesAnEndWhoseCommitWasInDoubt(t *testing.T) {
 func TestARerunWhoseCommitWasInDoubtGoesOn(t *testing.T) {
 	inTill(t, twoSteps(), func(t *testing.T, s *till) {
 		s.stop()
-		doubt := false
+		var doubt atomic.Bool
 		s.wrap = func(st kv.Store) kv.Store {
-			return doubtfulStore{st, func() bool { return doubt }}
+			return doubtfulStore{st, doubt.Load}
 		}
 		s.boot()
 		settle()
 		s.plan["charge"] = []string{"refused"}
 		f := s.failed(ErrUndone)
-		doubt = true
+		doubt.Store(true)
 		_, err := s.engine.Rerun(s.Context(), f.Run, Act{Actor: "ann", Reason: "again"})
-		doubt = false
+		doubt.Store(false)
 		if err != nil && !errors.Is(err, kv.ErrCommitUnknown) {
 			t.Fatal(err)
 		}
@@ -255,11 +259,10 @@ func TestABulkActSparesWhatIsNoLongerSelected(t *testing.T) {
 		s.plan["order"] = []string{"always", "retry=1h"}
 		f := s.failed(ErrNeedsPerson)
 		s.stop()
-		listed := false
+		var listed atomic.Bool
 		s.wrap = func(st kv.Store) kv.Store {
 			return hookedView{st, func() {
-				if listed {
-					listed = false
+				if listed.Swap(false) {
 					s.mustAct(machine.MarkDone, f.Run, "charge")
 					settle()
 				}
@@ -267,7 +270,7 @@ func TestABulkActSparesWhatIsNoLongerSelected(t *testing.T) {
 		}
 		s.boot()
 		settle()
-		listed = true
+		listed.Store(true)
 		got, err := s.engine.OperateAll(s.Context(), Bulk{Statuses: []machine.Status{machine.Held}},
 			Act{Verb: machine.Cancel, Actor: "ann", Reason: "all that are held"})
 		if err != nil || len(got.Acted)+len(got.Refused) > 0 {
@@ -670,27 +673,27 @@ func TestUntypedStepsAreLookedUp(t *testing.T) {
 func TestACommitOfOthersInDoubtIsNoticed(t *testing.T) {
 	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
 		s.stop()
-		doubt := false
+		var doubt atomic.Bool
 		s.wrap = func(st kv.Store) kv.Store {
-			return doubtfulStore{st, func() bool { return doubt }}
+			return doubtfulStore{st, doubt.Load}
 		}
 		s.boot()
 		settle()
 		s.plan["charge"] = []string{"retry=1m"}
 		id := s.started()
 		settle()
-		doubt = true
+		doubt.Store(true)
 		pass(66 * time.Second) // the timer is due
-		doubt = false
+		doubt.Store(false)
 		pass(time.Minute)
 		if v := s.view(id); v.State.Steps[0].Status != machine.Waiting {
 			t.Fatalf("the step is %s", v.State.Steps[0].Status)
 		}
-		doubt = true
+		doubt.Store(true)
 		err := s.engine.store.Update(s.Context(), func(w kv.Writer) error {
 			return s.engine.SignalTx(w, Signal{Run: id, Step: "charge"})
 		})
-		doubt = false
+		doubt.Store(false)
 		if !errors.Is(err, kv.ErrCommitUnknown) {
 			t.Fatal(err)
 		}
