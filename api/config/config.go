@@ -89,7 +89,8 @@ type Sagas struct {
 type SagasTLS struct {
 	// CAFile holds certificates of authorities that are trusted beside the system's.
 	CAFile string `key:"ca_file" path:"yes"`
-	// CertFile and KeyFile are the certificate that calls show; both or none.
+	// CertFile and KeyFile are the certificate that calls of definitions from files show;
+	// both or none.
 	CertFile string `key:"cert_file" path:"yes"`
 	KeyFile  string `key:"key_file"  path:"yes"`
 }

@@ -46,7 +46,9 @@ type Config struct {
 	// RootCAs are the authorities that sign servers' certificates; nil means the
 	// system's. See [TLSFiles].
 	RootCAs *x509.CertPool
-	// Certificates are those that prove who we are, to servers that ask.
+	// Certificates are those that prove who we are, to servers that ask. Only trusted
+	// requests show them: a guarded one goes where somebody else wants it, and must not
+	// go in our name.
 	Certificates []tls.Certificate
 	// MaxIdlePerHost, IdleTimeout, DialTimeout, TLSTimeout and MaxHeader replace the
 	// defaults of those names when they are not 0.
@@ -130,6 +132,10 @@ func (c *Client) transport(cfg Config, trust Trust, pool int) *http.Transport {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(pool == resend)
+	var ours []tls.Certificate
+	if trust == Trusted {
+		ours = cfg.Certificates
+	}
 	return &http.Transport{
 		Proxy: nil,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -138,7 +144,7 @@ func (c *Client) transport(cfg Config, trust Trust, pool int) *http.Transport {
 		TLSClientConfig: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
 			RootCAs:            cfg.RootCAs,
-			Certificates:       cfg.Certificates,
+			Certificates:       ours,
 			ClientSessionCache: tls.NewLRUClientSessionCache(DefaultMaxIdlePerHost),
 		},
 		Protocols:              protocols,

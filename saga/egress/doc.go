@@ -51,7 +51,8 @@
 //   - Sent true does not mean that the callee has the request, only that it may.
 //   - A host that is reached through a proxy or a NAT of your own network is judged
 //     by the address that is dialled here.
-//   - The client certificate is offered to every callee that asks for one.
+//   - The client certificate is offered to every callee of trusted requests that asks
+//     for one.
 //
 // # What survives a crash
 //

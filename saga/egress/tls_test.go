@@ -208,6 +208,41 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
+// TestGuardedRequestsDoNotShowOurCertificate: who posts a definition does not act in the
+// operator's name, to a server that would let it in, and to one that only asks.
+func TestGuardedRequestsDoNotShowOurCertificate(t *testing.T) {
+	ca := newIdentity(t, nil, nil)
+	server := newIdentity(t, ca, nil)
+	for _, auth := range []tls.ClientAuthType{tls.RequireAndVerifyClientCert, tls.RequestClientCert} {
+		s := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{server.pair()}, ClientAuth: auth,
+			ClientCAs: poolOf(ca.cert)})
+		c := newClient(t, Config{RootCAs: poolOf(ca.cert), Allow: []string{"127.0.0.1"},
+			Certificates: []tls.Certificate{newIdentity(t, ca, nil).pair()}})
+		ways := []How{{}, {Resend: true}, {Fresh: true}}
+		for _, how := range ways {
+			_, _, err := c.get(request(t, "POST", s.URL, "b"), how)
+			if refused := auth == tls.RequireAndVerifyClientCert; (err != nil) != refused {
+				t.Errorf("%v: %v", how, err)
+			}
+			how.Trust = Trusted
+			if _, _, err := c.get(request(t, "POST", s.URL, "b"), how); err != nil {
+				t.Errorf("%v: %v", how, err)
+			}
+		}
+		s.mu.Lock()
+		shown := 0
+		for _, r := range s.requests {
+			if r.TLS != nil {
+				shown += len(r.TLS.PeerCertificates)
+			}
+		}
+		s.mu.Unlock()
+		if shown != len(ways) {
+			t.Errorf("%v: it was shown %d times, want %d: to trusted requests only", auth, shown, len(ways))
+		}
+	}
+}
+
 func TestTLSFiles(t *testing.T) {
 	ca := newIdentity(t, nil, nil)
 	caFile, _ := ca.files(t)
