@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"onced/api/problem"
+	"onced/saga/egress/sendonce"
 	"onced/saga/idemhttp"
 )
 
@@ -135,6 +136,6 @@ func (rt *route) guardedHeader(in *http.Request, key string) http.Header {
 	rt.setHeaders(h, in)
 	name := http.CanonicalHeaderKey(rt.UpstreamKeyHeader)
 	delete(h, name)
-	h[hidden(name)] = []string{key}
+	h[sendonce.HiddenName(name)] = []string{key}
 	return h
 }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -70,45 +69,6 @@ func TestConnectionReuse(t *testing.T) {
 		if n.Load() != conns {
 			t.Errorf("%d connections, want %d for%s", n.Load(), conns, yaml)
 		}
-	}
-}
-
-// deadConn fails every write without putting anything out.
-type deadConn struct {
-	net.Conn
-
-	n int
-}
-
-func (d *deadConn) Write([]byte) (int, error) { return d.n, errors.New("broken pipe") }
-
-func TestWhatWasHandedOver(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		act  func(*countedConn)
-		sent bool
-		n    int
-	}{
-		{"nothing", func(*countedConn) {}, false, 0},
-		{"a write that put nothing out", func(c *countedConn) { _, _ = c.Write([]byte("x")) }, false, 0},
-		{"a part", func(c *countedConn) { _, _ = c.Write([]byte("xy")) }, true, 1},
-		{"after the seal", func(c *countedConn) { c.seal(); _, _ = c.Write([]byte("xy")) }, false, 1},
-	} {
-		conn := &countedConn{Conn: &deadConn{n: c.n}, writes: 7}
-		var out outgoing
-		out.gotConn(httptrace.GotConnInfo{Conn: conn, Reused: true})
-		c.act(conn)
-		if got := out.seal(); got != c.sent {
-			t.Errorf("%s: sent is %v", c.name, got)
-		}
-		if n, err := conn.Write([]byte("x")); n != 0 || !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%s: a sealed connection writes: %d %v", c.name, n, err)
-		}
-	}
-	var out outgoing
-	out.gotConn(httptrace.GotConnInfo{Conn: &net.TCPConn{}})
-	if !out.seal() {
-		t.Error("a connection that cannot be counted counts as not sent")
 	}
 }
 

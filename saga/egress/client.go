@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"onced/saga/egress/sendonce"
 )
 
 // Defaults of [Config].
@@ -181,14 +183,14 @@ func (c *Client) Send(r *http.Request, how How) (*http.Response, error) {
 		how.Trust = Guarded
 	}
 	pool := poolFor(r, how)
-	out := &outgoing{shared: pool == resend}
-	sent := r.WithContext(out.watch(r.Context()))
+	out := &sendonce.Handover{Shared: pool == resend}
+	sent := r.WithContext(out.Watch(r.Context()))
 	if pool != resend {
-		sent.Header = hideKeys(r.Header)
+		sent.Header = sendonce.HideKeys(r.Header)
 	}
 	resp, err := c.send[how.Trust][pool].RoundTrip(sent)
 	if err != nil {
-		return nil, newError(r, out.seal(), err)
+		return nil, newError(r, out.Seal(), err)
 	}
 	return resp, nil
 }
@@ -200,39 +202,10 @@ func poolFor(r *http.Request, how How) int {
 		return fresh
 	case how.Resend:
 		return resend
-	case repeatedAlways(r.Method):
+	case sendonce.AlwaysRepeated(r.Method):
 		return fresh
 	}
 	return once
-}
-
-// repeatedAlways are the methods that net/http takes for repeatable by themselves.
-func repeatedAlways(method string) bool {
-	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
-}
-
-// hideKeys spells two headers as net/http does not look for them: it takes their
-// presence for leave to send a request again. Names of headers do not depend on
-// case.
-func hideKeys(h http.Header) http.Header {
-	if h["Idempotency-Key"] == nil && h["X-Idempotency-Key"] == nil {
-		return h
-	}
-	out := make(http.Header, len(h))
-	for name, values := range h {
-		switch name {
-		case "Idempotency-Key":
-			name = "Idempotency-key"
-		case "X-Idempotency-Key":
-			name = "X-Idempotency-key"
-		}
-		out[name] = values
-	}
-	return out
 }
 
 // hostOf is the host for an error's text.

@@ -165,36 +165,6 @@ func TestHalfWritten(t *testing.T) {
 	}
 }
 
-// TestWritesAreCounted is what Sent rests on.
-func TestWritesAreCounted(t *testing.T) {
-	here, there := net.Pipe()
-	c := &countedConn{Conn: here}
-	o := outgoing{conns: []given{{c, c.written()}}}
-	go func() { _, _ = io.Copy(io.Discard, there) }() // ends with the pipe
-	if _, err := c.Write([]byte("a")); err != nil {
-		t.Fatal(err)
-	}
-	if !o.seal() {
-		t.Error("a write was not counted")
-	}
-	if _, err := c.Write([]byte("b")); err == nil {
-		t.Error("a sealed connection was written to")
-	}
-	_ = there.Close() // no error is known
-	c = &countedConn{Conn: here}
-	o = outgoing{conns: []given{{c, c.written()}}}
-	if _, err := c.Write([]byte("a")); err == nil {
-		t.Fatal("written to nobody")
-	}
-	if o.seal() {
-		t.Error("a write of nothing was counted")
-	}
-	o = outgoing{other: true}
-	if !o.seal() {
-		t.Error("a connection that cannot be counted has certainly been written to")
-	}
-}
-
 // TestHTTP2 is spoken where a request may be sent again, and only there.
 func TestHTTP2(t *testing.T) {
 	s := newCounting(t, func(w http.ResponseWriter, r *http.Request) {
