@@ -9,4 +9,7 @@ type exception struct {
 }
 
 // exceptions is the whole list. One that no longer applies fails the test.
-var exceptions = []exception{}
+var exceptions = []exception{
+	{"error-receivers", "saga/definition/problem.go", "Problems.Error",
+		"it is a list that is returned as such, too; errors.As finds it by value"},
+}

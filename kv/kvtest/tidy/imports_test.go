@@ -91,6 +91,7 @@ var heavy = []string{"net/http", "github.com/labstack/echo", "github.com/prometh
 
 // mayPullIn lists the library packages for which something heavy is the point.
 var mayPullIn = []struct{ pkg, heavy, why string }{
+	{"onced/saga/definition", "net/http", "makes steps that are HTTP calls"},
 	{"onced/saga/egress", "net/http", "the guarded outbound HTTP client"},
 	{"onced/saga/httpstep", "net/http", "steps that are HTTP calls"},
 	{"onced/saga/idemhttp", "net/http", "middleware for net/http services"},
