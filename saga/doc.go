@@ -126,8 +126,8 @@
 //
 // Every run ends completed, or undone as a whole, or waits where a person sees it:
 // held (it is not known what stands, or nothing may be undone any more) or stuck (an
-// undo does not succeed). A person ends it with a verb, see [Engine.Operate]. The
-// rules are in package machine, a pure function; the engine stores and performs.
+// undo does not succeed). A person ends it with a verb: see [Engine.Operate],
+// and machine.Verb for what comes of each. The rules are in package machine, a pure function; the engine stores and performs.
 //
 // What holds at every commit:
 //
@@ -151,7 +151,18 @@
 // Where a crash falls: before the commit of an intent the call was never made. After
 // it, the call is unknown at the next start, and is looked up, sent again under the
 // same key, or held, as its step says. The next start takes up from an index what was
-// under way or due; runs that wait cost nothing.
+// under way or due. Runs that wait cost it no more than a look whether their definition
+// is there with their steps: if not, Config.Logger is warned.
+//
+// A step with [AwaitSignal] is finished by its signal. After a crash during its action a
+// look-up speaks for it: found means finished, [Begun] means that the signal is still to
+// come. [RunView] says for which step's signal a run waits.
+//
+// A mistake in the program costs no money: a run whose definition is missing or has
+// other steps, or whose input does not fit the steps any more, is held and neither sent
+// on nor undone. The first goes on by itself when the definition is corrected, the
+// second with the verb retry. Whoever waits for a run of an engine that nobody serves
+// gets [ErrNotServing].
 //
 // What is not promised: that a step's function, which may be called again after any
 // crash with the same key, has its effect once, unless the callee honours the key or

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"onced/kv/feed"
 	"onced/kv/memkv"
@@ -206,5 +207,52 @@ func ExampleEngine_Signal() {
 	fmt.Println(run.State.Status, err)
 	// Output:
 	// approved by ann
+	// completed <nil>
+}
+
+// A step that a webhook finishes, and whose reply was lost. The look-up tells apart what
+// has begun from what is finished: found would end the step without its webhook.
+func ExampleBegun() {
+	looked := make(chan struct{})
+	ask := func(context.Context, purchase) (payment, error) {
+		return payment{}, errors.New("no reply")
+	}
+	look := func(context.Context, purchase, saga.Doubt) (payment, bool, error) {
+		defer close(looked)
+		status := "processing" // is what the gateway says of the key
+		switch status {
+		case "succeeded":
+			return payment{ID: "pay_3"}, true, nil
+		case "processing":
+			return payment{ID: "pay_3"}, false, saga.Begun(nil)
+		}
+		return payment{}, false, nil // it knows of none
+	}
+	d := saga.New("transfer").
+		Step("charge", ask, world{}.refund, saga.AwaitSignal(), saga.Check(look),
+			saga.Backoff(time.Millisecond, time.Second)).
+		Step("order", func(ctx context.Context, _ purchase) (confirmation, error) {
+			paid, err := saga.SignalData[payment](ctx, "charge")
+			fmt.Println("create the order paid by", paid.ID)
+			return confirmation{Number: "A-3"}, err
+		}, nil)
+	engine, stop := serve(d)
+	defer stop()
+
+	ctx := context.Background()
+	started, err := engine.Start(ctx, d, "order-45", purchase{"joe", 700})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-looked
+	err = engine.Signal(ctx, saga.Signal{Run: started.Run, Step: "charge", Data: []byte(`{"id": "pay_3"}`)})
+	if err != nil {
+		fmt.Println(err)
+	}
+	run, err := engine.Wait(ctx, started.Run)
+	fmt.Println(run.State.Status, err)
+	// Output:
+	// create the order paid by pay_3
 	// completed <nil>
 }

@@ -298,3 +298,54 @@ func TestWhatIsHeldForItsStepsGoesOnByItselfWhenTheyAreBack(t *testing.T) {
 		s.wantStatus(id, machine.Completed)
 	})
 }
+
+// Nobody has called Serve: whoever waits is told, and not for ever.
+func TestWaitSaysThatNobodyServes(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.stop()
+		timers := s.prepare()
+		began := time.Now()
+		v, err := s.run()
+		if !errors.Is(err, ErrNotServing) || !strings.Contains(err.Error(), "Engine.Serve") || v == nil {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		if took := time.Since(began); took != notServedAfter {
+			t.Errorf("it took %v", took)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := s.run() // begun before Serve, and that is in time
+			done <- err
+		}()
+		pass(notServedAfter / 2)
+		s.serve(timers)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The timers do not run: whoever has waited for a run that should have been woken is
+// told where to look.
+func TestWaitSaysThatTheTimersDoNotRun(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.stop()
+		s.prepare()
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 2)
+		s.cancel, s.ended = cancel, ended
+		ended <- nil
+		go func() { ended <- s.engine.Serve(ctx) }()
+		s.plan["charge"] = []string{"retry=1m"}
+		for limit, want := range map[time.Duration]bool{30 * time.Second: false, 5 * time.Minute: true} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			_, err := s.engine.Run(ctx, s.def(), "o-"+limit.String(), theOrder)
+			cancel()
+			s.plan["charge"] = []string{"retry=1m"}
+			if !errors.Is(err, context.DeadlineExceeded) ||
+				strings.Contains(err.Error(), "is Run of Config.Timers running?") != want {
+				t.Errorf("after %v: %v", limit, err)
+			}
+		}
+	})
+}

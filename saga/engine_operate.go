@@ -15,7 +15,7 @@ import (
 
 // Act is what a person does to a run.
 type Act struct {
-	// Verb is what; see package machine.
+	// Verb is what; machine.Verb says what comes of each.
 	Verb machine.Verb
 	// Step is what mark_done, mark_not_done and skip are about.
 	Step string

@@ -174,8 +174,11 @@ func (e *Engine) FindKey(ctx context.Context, k RunKey) (v *RunView, err error) 
 
 // Wait waits until the run has ended or needs a person. It returns the run and nil
 // when it has completed, and the run and a [Failure] otherwise. When ctx ends first
-// the error is that of ctx; the run goes on.
+// the error is that of ctx; the run goes on. [ErrNotServing] is the error when Serve was
+// not called for 10 s; it does not end the run either.
 func (e *Engine) Wait(ctx context.Context, id string) (*RunView, error) {
+	served, stop := e.servedSoon()
+	defer stop()
 	for {
 		wake := make(chan struct{})
 		e.mu.Lock()
@@ -192,9 +195,14 @@ func (e *Engine) Wait(ctx context.Context, id string) (*RunView, error) {
 		}
 		select {
 		case <-wake:
+		case <-served:
+			e.forget(id, wake)
+			if served = nil; !e.serving.Load() {
+				return v, fmt.Errorf("%w: run %s is stored", ErrNotServing, id)
+			}
 		case <-ctx.Done():
 			e.forget(id, wake)
-			return v, fmt.Errorf("saga: run %s goes on: %w", id, context.Cause(ctx))
+			return v, fmt.Errorf("saga: run %s goes on%s: %w", id, e.notWoken(id), context.Cause(ctx))
 		}
 	}
 }
