@@ -65,7 +65,9 @@ var ownHeaders = []string{"Traceparent", "Tracestate"}
 // call reads what all calls have.
 func (c *checker) call(s *section, env *env, methods []string) *callDef {
 	d := &callDef{step: env.own, method: methods[0], outcomes: httpstep.DefaultOutcomes()}
-	d.timeout = s.duration("timeout", minTimeout, maxTimeout)
+	if d.timeout = s.duration("timeout", minTimeout, maxTimeout); d.timeout == 0 {
+		d.timeout = saga.DefaultTimeout // and not the longest of the step's calls
+	}
 	c.method(s, d, methods)
 	path := *env
 	path.noSecrets = "has no place in the path of a URL, which gets into logs; put it in a header, the " +
@@ -181,12 +183,7 @@ func validHeaderText(s string) bool {
 
 // effect reads what calls have that cause an effect: the key and the readings.
 func (c *checker) effect(s *section, d *callDef, env *env, outcomes httpstep.Outcomes) {
-	if name, n := s.text("key_header"); n != nil {
-		if err := httpstep.CheckHeader(name); err != nil {
-			c.at(n, s.path("key_header"), "%s", err.Error())
-		}
-		d.keyHeader = name
-	}
+	c.keyHeader(s, d)
 	d.outcomes = outcomes
 	if n := s.get("outcomes"); n != nil {
 		c.outcomes(n, s.path("outcomes"), d)
@@ -197,6 +194,35 @@ func (c *checker) effect(s *section, d *callDef, env *env, outcomes httpstep.Out
 		if r.when = s.condition(r.key, read); r.when != nil {
 			d.readings = append(d.readings, r)
 		}
+	}
+}
+
+// meaningHeaders have a meaning of their own, which the key must not take.
+var meaningHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "Content-Type",
+	"Content-Encoding", "Accept", "Accept-Encoding", "User-Agent", "Date", "Range", "If-Match",
+	"If-None-Match", "Origin", "Referer", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
+	"X-Forwarded-Proto", "X-Http-Method-Override"}
+
+// keyHeader reads in which header the key is sent.
+func (c *checker) keyHeader(s *section, d *callDef) {
+	name, n := s.text("key_header")
+	if n == nil {
+		return
+	}
+	d.keyHeader = name
+	err := httpstep.CheckHeader(name)
+	name = http.CanonicalHeaderKey(name)
+	taken := slices.ContainsFunc(d.headers, func(h namedText) bool {
+		return http.CanonicalHeaderKey(h.name) == name
+	})
+	switch {
+	case err != nil:
+		c.at(n, s.path("key_header"), "%s", err.Error())
+	case slices.Contains(ownHeaders, name) || slices.Contains(meaningHeaders, name):
+		c.at(n, s.path("key_header"), "is %s, which has another meaning; name the header in which the callee "+
+			"wants its idempotency key", name)
+	case taken:
+		c.at(n, s.path("key_header"), "is %s, which headers sets too; leave one of them out", name)
 	}
 }
 

@@ -120,11 +120,7 @@ func (d *stepDef) options() (opts []saga.Option) {
 		if host == "" {
 			host = c.url.host
 		}
-		limit := c.timeout
-		if limit == 0 {
-			limit = saga.DefaultTimeout
-		}
-		timeout = max(timeout, limit)
+		timeout = max(timeout, c.timeout)
 	}
 	if d.check != nil {
 		timeout = max(timeout, d.check.call.timeout)
@@ -145,7 +141,7 @@ func (d *stepDef) options() (opts []saga.Option) {
 		{d.attempts > 0, saga.Attempts(d.attempts)}, {d.undoAttempts > 0, saga.UndoAttempts(d.undoAttempts)},
 		{d.keyValidFor > 0, saga.Repeatable(d.keyValidFor)},
 		{d.settlesAfter > 0, saga.SettlesAfter(d.settlesAfter)},
-		{d.undoKeyValidFor > 0, saga.UndoKeyValidFor(d.undoKeyValidFor)},
+		{true, saga.UndoKeyValidFor(d.undoKeyValidFor)},
 		{d.pivot, saga.Pivot()}, {d.irreversible, saga.Irreversible()}, {d.nothing, saga.NothingToUndo()},
 		{d.undoWhenAbsent, saga.UndoWhenAbsent()},
 		{d.await != nil && d.await.limit == 0, saga.AwaitSignal()},
@@ -169,7 +165,8 @@ type runner struct {
 
 // act makes the call of the step.
 //
-// What goes wrong before the send is "not done". Once the request has left, an
+// What goes wrong before the send is "not done": it is tried again, and then the run is
+// held and not undone, for the order is seldom to blame. Once the request has left, an
 // expression that fails proves nothing: the effect may stand, so the outcome is
 // unknown, and is looked up, sent again under the same key, or held.
 func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
@@ -204,7 +201,7 @@ func (r *runner) takeBack(ctx context.Context, c *saga.Call) error {
 func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Reply, error) {
 	req, err := d.request(s, &r.target)
 	if err != nil {
-		return nil, saga.NotDone(fmt.Errorf("the call was not made: %w", err))
+		return nil, saga.Blocked(0, fmt.Errorf("the call was not made: %w", err))
 	}
 	reply, err := r.deps.Caller.Ask(ctx, req)
 	if err != nil {

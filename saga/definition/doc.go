@@ -27,7 +27,7 @@
 //	    headers: {Authorization: "Bearer ${secrets.pay}"}
 //	    body: {amount: "${input.amount}", tell: "${callback_url}"}  # JSON; or form: {…}
 //	    key_header: X-Request-Id   # instead of Idempotency-Key
-//	    timeout: 10s
+//	    timeout: 10s          # of this call; 30s, and 10s of a look-up, when not said
 //	    outcomes: {done: 2xx, refused: [409, 422], retry: 429, unfinished: 202, unknown: 404}
 //	    refused_if: "${reply.body.status == 'declined'}"   # and retry_if, unfinished_if
 //	  output: {id: "${reply.body.id}"}    # default: the JSON of a body up to 32 KiB
@@ -47,7 +47,7 @@
 //	  repeatable: 24h         # the callee honours the key for so long; true is 24h
 //	  settles_after: 1m
 //	  undo_when_absent: safe
-//	  undo_key_valid_for: 24h
+//	  undo_key_valid_for: 24h # 0s: the callee of the undo knows no keys, never send it twice
 //	  retry: {attempts: 5, first: 1s, most: 10m, undo_attempts: 12}
 //	- name: order
 //	  call: {url: …}
@@ -82,7 +82,8 @@
 // # What goes wrong, and what it means
 //
 //	before the send: a value or a secret is missing,     not done; tried again, then the
-//	a header would break its line                        run is undone
+//	a header would break its line                        run is held, and not undone
+//	the callee does not take our credentials (401, 407)  the same, and an alarm
 //	a reply cannot be read: refused_if and its like      unknown: looked up, sent again
 //	or output reads what is not there, the body is no    under the same key, or held
 //	JSON or too long

@@ -33,6 +33,18 @@ func rendered(t testing.TB, d *Document, input string, secrets map[string]string
 	return def.call.request(s, target)
 }
 
+// A dot that is written as %2e before an expression is a dot to the callee.
+func TestHiddenDotSegments(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, "name: a\nsteps:\n- {name: b, call: {url: 'http://h/p/%2e${input.v}/q'}}\n")
+	for v, want := range map[string]string{".": "makes a segment . or ..", "%2e": "", "x": ""} {
+		req, err := rendered(t, d, `{"v": "`+v+`"}`, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %+v, %v", v, req, err)
+		}
+	}
+}
+
 // Whatever the values are, they stay where they were put.
 func TestValuesCannotLeaveTheirPlace(t *testing.T) {
 	t.Parallel()
@@ -122,12 +134,13 @@ func TestAMissingSecretIsNotDoneAndNamed(t *testing.T) {
 	r.services.mu.Unlock()
 	r.goodShop()
 	v := r.runs(shop, shopInput)
-	r.want(v, machine.Compensated, "")
+	r.want(v, machine.Held, "")
 	r.wantHistory(v,
 		`the call was not made: steps[0].call.headers.Authorization: ${secrets.loyalty} cannot be read: `+
 			`secret "loyalty": it is not in the configuration`)
 	r.setSecret("loyalty", "back-again")
-	v = r.end(r.start("checkout", "o-1", shopInput).Run)
+	r.operate(v, machine.Retry)
+	v = r.end(v.Run)
 	if v.State.Status != machine.Completed ||
 		!strings.Contains(r.sent(callLoyalty)[0], "auth=Bearer back-again") {
 		t.Errorf("the run is %s: %s", v.State.Status, r.sent(callLoyalty))
@@ -192,12 +205,13 @@ func TestTheCallbackURLOfAReplyIsNotKept(t *testing.T) {
 		"'${callback_url}'}}}\n")
 	c := &saga.Call{Run: "run_1", Step: "b"}
 	s := d.defs[0].call.newScope(t.Context(), c, &Target{}, &Deps{
-		CallbackURL: func(CallbackUse) (string, error) { return "https://x/callbacks/tok", nil }})
+		CallbackURL: func(CallbackUse) (string, error) { return "https://x/callbacks/0123456789ABCDEF", nil }})
 	if _, err := d.defs[0].call.request(s, &Target{}); err != nil {
 		t.Fatal(err)
 	}
-	out := wholeBody(&httpstep.Reply{Status: 200, Body: []byte(`{"hook": "https:\/\/x\/callbacks\/tok"}`)}, s)
-	if string(out) != `{"hook":"[redacted]"}` {
+	out := wholeBody(&httpstep.Reply{Status: 200, Body: []byte(`{"hook": "https:\/\/x\/callbacks\/` +
+		`0123456789ABCDEF", "token": "0123456789ABCDEF"}`)}, s)
+	if string(out) != `{"hook":"[redacted]","token":"[redacted]"}` {
 		t.Errorf("the output is %s", out)
 	}
 }

@@ -268,6 +268,15 @@ func (r *rig) want(v *saga.RunView, status machine.Status, calls string) {
 	}
 }
 
+// operate is the act of a person.
+func (r *rig) operate(v *saga.RunView, verb machine.Verb) {
+	r.Helper()
+	a := saga.Act{Verb: verb, Actor: "ann", Reason: "looked at it"}
+	if _, err := r.engine.Operate(r.Context(), v.Run, a); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // history is what happened, in lines.
 func history(v *saga.RunView) string {
 	var b strings.Builder

@@ -3,6 +3,7 @@ package definition
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"onced/saga"
 	"onced/saga/machine"
@@ -220,7 +221,7 @@ func TestReport05_ARetryByAPersonIsAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.goodShop()
-	r.plan[callCharge] = []answer{{status: 425}}
+	r.plan[callCharge] = []answer{{status: 429}}
 	s := r.put(strings.Replace(shop, "retry: {first: 1ms, most: 2ms, attempts: 3, undo_attempts: 3}",
 		"retry: {first: 3h, most: 3h}", 1))
 	run := r.start(s.Name, "o-1", shopInput).Run
@@ -303,7 +304,7 @@ func TestReport23_EveryTrySendsTheSameBytes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.goodShop()
-	r.plan[callOrder] = []answer{{status: 425}, {status: 429,
+	r.plan[callOrder] = []answer{{status: 429}, {status: 429,
 		header: map[string]string{"Retry-After": "0"}}, {}}
 	v := r.runs(shop, shopInput)
 	r.want(v, machine.Completed, callLoyalty+", "+callCharge+strings.Repeat(", "+callOrder, 3))
@@ -462,4 +463,87 @@ func TestCredentialsThatAreWrongRaiseAnAlarmAndDoNothing(t *testing.T) {
 		t.Errorf("the alarm is %+v", a)
 	}
 	r.wantHistory(v, "bad key")
+}
+
+// One wrong credential in a configuration does not undo the orders of the day: what
+// waits for it goes on when it is right.
+func TestCredentialsThatStayWrongHoldTheRunAndUndoNothing(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{401, 407} {
+		r := newRig(t)
+		r.goodShop()
+		r.plan[callOrder] = []answer{{status: status}}
+		v := r.runs(shop, shopInput)
+		r.want(v, machine.Held, callLoyalty+", "+callCharge+strings.Repeat(", "+callOrder, 3))
+		if v.State.Hold != machine.HoldBroken ||
+			!strings.Contains(v.State.Reason, "credentials are not accepted") || !strings.Contains(v.State.Reason, "retry") {
+			t.Errorf("it is held for %s: %s", v.State.Hold, v.State.Reason)
+		}
+		r.answers(callOrder, answer{status: 429}, answer{status: 200})
+		r.operate(v, machine.Retry)
+		v = r.end(v.Run)
+		r.want(v, machine.Completed, callLoyalty+", "+callCharge+strings.Repeat(", "+callOrder, 5))
+	}
+}
+
+// Where the document says that 401 is a refusal, it is one.
+func TestADocumentCanTakeA401ForARefusal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.goodShop()
+	r.plan[callOrder] = []answer{{status: 401}}
+	v := r.runs(strings.Replace(shop, "http://HOST/orders,", "http://HOST/orders, "+
+		"outcomes: {refused: 401},", 1), shopInput)
+	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+", "+callOrder+", "+callRefund+", "+callBack)
+}
+
+// What is too early is asked for again, and is not said to have not happened.
+func TestTooEarlyIsNotFinished(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.goodShop()
+	r.plan[callCharge] = []answer{{status: 425}}
+	r.plan["GET /charges"] = []answer{{body: `{"state": "paid", "id": "ch_8"}`}}
+	v := r.runs(strings.Replace(shop, "query: {key: \"${key}\"}, ", "", 1), shopInput)
+	r.want(v, machine.Completed, callLoyalty+", "+callCharge+", GET /charges, "+callOrder)
+}
+
+// A callee that knows no keys gets an undo once: one that may have happened is stuck,
+// and goes over a connection of its own.
+func TestAnUndoThatMustNotComeTwice(t *testing.T) {
+	t.Parallel()
+	src := strings.Replace(shop, "  undo: {url: http://HOST/refunds,",
+		"  undo_key_valid_for: 0s\n  undo: {url: http://HOST/refunds,", 1)
+	for _, a := range []answer{{lost: true}, {status: 500}, {status: 202}} {
+		r := newRig(t)
+		r.goodShop()
+		r.plan[callOrder] = []answer{{status: 422}}
+		r.plan[callRefund] = []answer{a, {status: 200}}
+		v := r.runs(src, shopInput)
+		r.want(v, machine.Stuck, callLoyalty+", "+callCharge+", "+callOrder+", "+callRefund)
+	}
+	d := parsed(t, src)
+	if u := d.defs[1].undo; u.resend || !u.fresh {
+		t.Errorf("it may be sent twice by the connection: %v, %v", u.resend, u.fresh)
+	}
+	r := newRig(t)
+	r.goodShop()
+	r.plan[callOrder] = []answer{{status: 422}}
+	r.plan[callRefund] = []answer{{status: 429}, {status: 200}} // that did not happen
+	v := r.runs(src, shopInput)
+	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+", "+callOrder+", "+callRefund+", "+callRefund+
+		", "+callBack)
+}
+
+// A call without a time limit of its own has the default, whatever the others of its
+// step may take.
+func TestEveryCallHasItsOwnTimeLimit(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, strings.Replace(shop, "undo: {url: http://HOST/refunds,",
+		"undo: {url: http://HOST/refunds, timeout: 5m,", 1))
+	s := d.defs[1]
+	if s.call.timeout != saga.DefaultTimeout || s.undo.timeout != 5*time.Minute ||
+		s.check.call.timeout != checkTimeout {
+		t.Errorf("the limits are %v, %v, %v", s.call.timeout, s.undo.timeout, s.check.call.timeout)
+	}
 }

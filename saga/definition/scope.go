@@ -129,5 +129,11 @@ func (s *scope) callbackValue() (any, error) {
 		return nil, err
 	}
 	s.keep(u)
+	if token := u[strings.LastIndexByte(u, '/')+1:]; len(token) >= minToken {
+		s.keep(token) // a callee may repeat it without the rest
+	}
 	return u, nil
 }
+
+// minToken is the shortest last segment of a callback URL that is taken for its secret.
+const minToken = 12

@@ -84,7 +84,10 @@ func (c *checker) settings(s *section, d *stepDef) {
 		}
 	}
 	d.settlesAfter = s.duration("settles_after", time.Millisecond, 30*24*time.Hour)
-	d.undoKeyValidFor = s.duration("undo_key_valid_for", time.Second, longest)
+	d.undoKeyValidFor = saga.DefaultUndoKeyValidFor
+	if s.n.get("undo_key_valid_for") != nil {
+		d.undoKeyValidFor = s.duration("undo_key_valid_for", 0, longest)
+	}
 	if v := s.get("repeatable"); v != nil {
 		switch {
 		case v.kind == boolNode && v.text == "true":
@@ -171,7 +174,9 @@ func (c *checker) undo(s *section, d *stepDef, e *env, own *typ) {
 	ue.output = own
 	d.undo = c.call(us, &ue, actionMethods)
 	c.effect(us, d.undo, &ue, httpstep.DefaultOutcomes())
-	d.undo.resend = true // an undo in doubt is sent again with the same key
+	// An undo in doubt is sent again with the same key, unless its callee knows none.
+	d.undo.resend = d.undoKeyValidFor > 0
+	d.undo.fresh = !d.undo.resend
 }
 
 func (c *checker) check(s *section, d *stepDef, e *env) {
@@ -186,7 +191,7 @@ func (c *checker) check(s *section, d *stepDef, e *env) {
 	}
 	d.check = &checkDef{call: c.call(cs, e, checkMethods)}
 	d.check.call.isCheck, d.check.call.resend = true, true
-	if d.check.call.timeout == 0 {
+	if cs.n.get("timeout") == nil {
 		d.check.call.timeout = checkTimeout
 	}
 	read := replyEnv(e)

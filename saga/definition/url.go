@@ -226,8 +226,8 @@ func (t *urlTemplate) renderPath(b *strings.Builder, s *scope) error {
 		path.WriteString(url.PathEscape(text))
 	}
 	for segment := range strings.SplitSeq(path.String(), "/") {
-		if segment == "." || segment == ".." {
-			return errDotSegment
+		if plain, err := url.PathUnescape(segment); err != nil || plain == "." || plain == ".." {
+			return errDotSegment // callees take %2e for a dot
 		}
 	}
 	b.WriteString(path.String())

@@ -142,7 +142,7 @@ func (c *Caller) alarm(ctx context.Context, a Alarm) {
 func (c *Caller) unsent(req *Request, err error) error {
 	e := &CallError{Method: req.Method, Meaning: Retry, Cause: err,
 		text: "the request cannot be sent: " + newMask(req).text(err.Error())}
-	return saga.NotDone(e)
+	return saga.Blocked(0, e)
 }
 
 // failed is the error of a request that has no whole reply.
@@ -160,6 +160,9 @@ func (c *Caller) failed(ctx context.Context, req *Request, err error) error {
 	if !sent {
 		e.Meaning = Retry
 		e.text = req.Method + " " + text + "; nothing was sent"
+		if e.Credentials {
+			return saga.Blocked(0, e)
+		}
 		return saga.NotDone(e)
 	}
 	e.text = req.Method + " " + text + "; it may have happened"

@@ -14,10 +14,12 @@
 // # What a status means
 //
 //	2xx but 202                               done
-//	202, 409                                  unfinished: it may happen; ask again
+//	202, 409, 425                             unfinished: it may happen; ask again
 //	401, 407                                  retry: it did not happen. Our credentials
-//	                                          are wrong; Config.Alarm is told
-//	425, 429                                  retry: it did not happen; ask again
+//	                                          are wrong; Config.Alarm is told, and when
+//	                                          the tries are used up the run is held and
+//	                                          not undone, see saga.Blocked
+//	429                                       retry: it did not happen; ask again
 //	400, 402-405, 410, 411, 413-415, 422,
 //	431, 451                                  refused: it will never happen
 //	408, 5xx, 3xx, 1xx, all else              unknown: it may have happened
@@ -25,7 +27,11 @@
 // A step can have lists of its own, see [Outcomes]. For a step that waits for a
 // signal 202 is done, see [AwaitOutcomes]: the callee has taken it on. Unfinished is
 // unknown with a hint when to ask again: by a look-up, or by sending the same key
-// again, if the step says that one of them may be done. A callee that answers 409
+// again, if the step says that one of them may be done. 429 is not among them though it
+// might be: it is the answer of a limiter that stands before the work, and taking it
+// for unknown would hold every order of a busy hour whose step has neither look-up nor
+// honoured keys. Where a callee answers so after the work has begun, put 429 into the
+// list unfinished. A callee that answers 409
 // for "this cannot be" and not for "another request with this key is at work" should
 // have 409 in the list refused.
 //
@@ -36,7 +42,9 @@
 //
 //	the name does not resolve, the address is refused
 //	by the guard or by the host, no connection in time,
-//	TLS fails, the request is none                       retry: it did not happen
+//	TLS fails                                            retry: it did not happen
+//	the request is none, or TLS does not take our
+//	certificate                                          the same, as for 401
 //	a time-out or a broken connection after the first
 //	byte was handed over, an answer that is no HTTP, a
 //	body that breaks off                                 unknown

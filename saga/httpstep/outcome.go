@@ -18,7 +18,8 @@ const (
 	Done
 	// Refused: it did not happen and will not. See saga.Refused.
 	Refused
-	// Retry: it did not happen; asking again may help. See saga.RetryAfter.
+	// Retry: it did not happen; asking again may help. See saga.RetryAfter, and
+	// saga.Blocked where our credentials are why.
 	Retry
 	// Unfinished: it may happen, or is under way; asking again tells. To the engine it
 	// is unknown, with a hint when to ask. See saga.Unfinished.
@@ -45,7 +46,7 @@ func DefaultOutcomes() Outcomes {
 	var o Outcomes
 	for status := firstStatus; status <= lastStatus; status++ {
 		switch {
-		case status == 202 || status == 409:
+		case status == 202 || status == 409 || status == 425:
 			o.Unfinished.set(status)
 		case idemhttp.ClassOf(status) == saga.OutcomeDone:
 			o.Done.set(status)

@@ -45,6 +45,9 @@ func (r *Reply) Err(m Meaning, why string) error {
 		e.refusal = &saga.RefusedError{Code: "http_" + strconv.Itoa(r.Status), Message: e.text}
 		return saga.Refused(e)
 	case Retry:
+		if e.Credentials {
+			return saga.Blocked(after, e)
+		}
 		return saga.RetryAfter(after, e)
 	case Unfinished:
 		return saga.Unfinished(after, e)
