@@ -148,7 +148,8 @@ func decodeStrict(raw []byte, dst any) error {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
 		member := typ.Field[strings.LastIndexByte(typ.Field, '.')+1:]
-		return invalidField(member, fmt.Sprintf("it is %s and must be %s", given(typ.Value), jsonName(typ.Type)))
+		return invalidField(member,
+			fmt.Sprintf("it is %s and must be %s", given(typ.Value), jsonName(typ.Type)))
 	}
 	if err != nil {
 		return problem.New(problem.InvalidJSON, "the body is not one JSON object")

@@ -136,14 +136,14 @@ func (s *Server) signal(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	sig := saga.Signal{Reason: r.Reason}
+	sig := saga.Signal{Step: c.Param("step")}
 	if !owner {
 		sig.Actor = who.Name
 	}
-	if err := s.checkResult(c, v, c.Param("step"), r); err != nil {
+	if err := s.checkResult(c, v, sig.Step, r); err != nil {
 		return aboutRun(c, err)
 	}
-	outcome, err := s.pass(c, v, sig, c.Param("step"), r)
+	outcome, err := s.pass(c, v, sig, r)
 	if err != nil {
 		return aboutRun(c, err)
 	}
@@ -187,7 +187,7 @@ func (s *Server) callback(c echo.Context) error {
 	}
 	outcome := signalIgnored
 	if r.Outcome != "" {
-		if outcome, err = s.pass(c, v, saga.Signal{}, at.step, r); err != nil {
+		if outcome, err = s.pass(c, v, saga.Signal{Step: at.step}, r); err != nil {
 			return err
 		}
 	}
@@ -206,8 +206,8 @@ func (s *Server) checkResult(c echo.Context, v *saga.RunView, step string, r Rea
 // errNoOutcome refuses an empty callback: that something has arrived says neither that
 // it was done nor that it was refused.
 func errNoOutcome() error {
-	return problem.New(problem.InvalidJSON, `the body is empty; it says what became of the step, for example `+
-		`{"outcome": "done"}`)
+	return problem.New(problem.InvalidJSON, `the body is empty; it says what became of the step, `+
+		`for example {"outcome": "done"}`)
 }
 
 // callbackBody is the JSON of a callback. Its content type is not looked at: callees
@@ -257,12 +257,12 @@ func readSignal(raw []byte) (Reading, error) {
 		At: at}, err
 }
 
-// pass gives the engine a signal about a step of v. That it is known already is said
-// by what v was before; the engine decides by itself.
+// pass gives the engine sig, of which the step is set, with what r says, for the run v.
+// That it is known already is said by what v was before; the engine decides by itself.
 func (s *Server) pass(
-	c echo.Context, v *saga.RunView, sig saga.Signal, step string, r Reading,
+	c echo.Context, v *saga.RunView, sig saga.Signal, r Reading,
 ) (outcome string, err error) {
-	sig.Run, sig.Step, sig.Refused = v.Run, step, r.Outcome == "refused"
+	sig.Run, sig.Refused = v.Run, r.Outcome == "refused"
 	sig.Data, sig.At, sig.Reason = r.Data, r.At, cleanText(r.Reason, claim.MaxReason)
 	if err := s.sagas.Engine.Signal(c.Request().Context(), sig); err != nil {
 		var in *saga.InputError
@@ -275,8 +275,8 @@ func (s *Server) pass(
 	if sig.Refused {
 		said = machine.OutcomeRefused
 	}
-	i := v.State.Find(step)
-	if i >= 0 && v.State.Steps[i].Signal == said || !sig.Refused && v.Corrections[step] != "" {
+	i := v.State.Find(sig.Step)
+	if i >= 0 && v.State.Steps[i].Signal == said || !sig.Refused && v.Corrections[sig.Step] != "" {
 		return signalRepeated, nil
 	}
 	return signalAccepted, nil

@@ -99,7 +99,8 @@ func TestADoneOfAPersonBringsWhatIsRead(t *testing.T) {
 		path, marked, plain := r.started("doc", "1"), r.started("doc", "2"), r.started("pay", "3")
 		r.state(path, "running")
 		signal := func(outcome string, data any) answer {
-			return r.ask("operator", "POST "+path+"/signals/charge", map[string]any{"outcome": outcome, "data": data})
+			return r.ask("operator", "POST "+path+"/signals/charge",
+				map[string]any{"outcome": outcome, "data": data})
 		}
 		for _, data := range []any{nil, "x", map[string]any{"amount": 1}} {
 			if a := signal("done", data).want(t, 400, "invalid_field"); a.problem.Param != "data.id" {
@@ -107,7 +108,8 @@ func TestADoneOfAPersonBringsWhatIsRead(t *testing.T) {
 			}
 		}
 		for _, output := range []any{nil, 7} {
-			a := r.operate(marked, "mark_done", "step", "charge", "output", output).want(t, 400, "invalid_field")
+			a := r.operate(marked, "mark_done", "step", "charge", "output", output).
+				want(t, 400, "invalid_field")
 			if a.problem.Param != "output.id" {
 				t.Errorf("%s", a.raw)
 			}
@@ -118,7 +120,8 @@ func TestADoneOfAPersonBringsWhatIsRead(t *testing.T) {
 			bulk["dry_run"] = dry
 			a := r.ask("operator", "POST /v1/runs/bulk", bulk).want(t, 200, "")
 			if len(a.at("refused").([]any)) != 2 || len(a.at("acted").([]any)) != 1 ||
-				!strings.Contains(string(a.raw), "data.id is missing") && !strings.Contains(string(a.raw), "output.id") {
+				!strings.Contains(string(a.raw), "data.id is missing") &&
+					!strings.Contains(string(a.raw), "output.id") {
 				t.Errorf("%s", a.raw)
 			}
 		}
@@ -126,7 +129,8 @@ func TestADoneOfAPersonBringsWhatIsRead(t *testing.T) {
 		r.state(path, "running")
 		r.state(marked, "running")
 		signal("done", map[string]any{"id": "ch_1"}).want(t, 202, "")
-		r.operate(marked, "mark_done", "step", "charge", "output", map[string]any{"id": "ch_2"}).want(t, 200, "")
+		r.operate(marked, "mark_done", "step", "charge", "output", map[string]any{"id": "ch_2"}).
+			want(t, 200, "")
 		r.state(path, "completed")
 		r.state(marked, "completed")
 		refused := r.started("doc", "4")
@@ -389,7 +393,8 @@ func TestCallbackBodiesAreBounded(t *testing.T) {
 			{`{"outcome":"done","data":"` + strings.Repeat("x", DefaultMaxBody) + `"}`, 413, "too_large",
 				nil},
 			{`{"outcome":"done"`, 400, "invalid_json", nil}, {`outcome=done`, 400, "invalid_json", nil},
-			{"", 400, "invalid_json", nil}, {" \n", 400, "invalid_json", nil}, {`{}`, 400, "invalid_field", nil},
+			{"", 400, "invalid_json", nil}, {" \n", 400, "invalid_json", nil},
+			{`{}`, 400, "invalid_field", nil},
 			{`null`, 400, "invalid_json", nil},
 			{"{\"outcome\":\"done\xff\"}", 400, "invalid_json", nil}, {`{}{}`, 400, "invalid_json", nil},
 			{`{"outcome":"done"}`, 415, "unsupported_media_type", []string{"Content-Encoding", "gzip"}},
@@ -500,7 +505,8 @@ func BenchmarkCallbacks(b *testing.B) {
 			all.Go(func() {
 				for p := range work {
 					w := httptest.NewRecorder()
-					r.server.ServeHTTP(w, httptest.NewRequest(http.MethodPost, p, strings.NewReader(doneWord)))
+					r.server.ServeHTTP(w,
+						httptest.NewRequest(http.MethodPost, p, strings.NewReader(doneWord)))
 				}
 			})
 		}

@@ -47,8 +47,8 @@ func (s *Server) startRun(c echo.Context) error {
 	who := caller(c)
 	if in.Version != "" && !who.Can(auth.RunsOperate) {
 		return problem.New(problem.Forbidden, "the role "+string(who.Role)+" lacks the permission "+
-			string(auth.RunsOperate)+", which naming a version takes: an old one may be there for its runs only; "+
-			"leave the version out").At("version")
+			string(auth.RunsOperate)+", which naming a version takes: an old one may be there for its runs "+
+			"only; leave the version out").At("version")
 	}
 	req, err := in.request(c.Request().Header, who.Principal)
 	if err != nil {

@@ -342,7 +342,8 @@ func (d *documents) Put(_ context.Context, n NewDefinition) (Definition, bool, e
 	old := d.byName[doc.Name]
 	def := Definition{Name: doc.Name, Title: doc.Title, Version: fmt.Sprint(len(old) + 1), Origin: "api",
 		CreatedAt: time.Now(), Source: string(n.Source), Input: map[string]string{"order": "string"},
-		Latest: true, Steps: []DefinitionStep{{Name: "charge", Method: "POST", URL: "https://gateway.example/c",
+		Latest: true, Steps: []DefinitionStep{{Name: "charge", Method: "POST",
+			URL:    "https://gateway.example/c",
 			Awaits: true, Undo: true}, {Name: "mail", NothingToUndo: true}}}
 	if len(old) > 0 && old[0].Source == def.Source {
 		return old[0], false, nil

@@ -95,7 +95,8 @@ func (d documents) ReadCallback(
 		_, err := d.book.Get(ctx, run.Definition, run.Version)
 		switch {
 		case err == nil:
-			return r, false, fmt.Errorf("%w: version %s of %s", api.ErrDefinitionAway, run.Version, run.Definition)
+			return r, false, fmt.Errorf("%w: version %s of %s", api.ErrDefinitionAway, run.Version,
+				run.Definition)
 		case !errors.Is(err, definition.ErrNotFound):
 			return r, false, err
 		}

@@ -122,8 +122,8 @@ func (s *sagas) survey(ctx context.Context, a *App) {
 			continue
 		}
 		if doc.UsesCallback() && a.o.Loaded.Config.PublicURL == "" {
-			a.o.Logger.WarnContext(ctx, "a definition gives out callback URLs, and public_url is not set: they "+
-				"name the address that this process listens at", "definition", one.Name,
+			a.o.Logger.WarnContext(ctx, "a definition gives out callback URLs, and public_url is not set: "+
+				"they name the address that this process listens at", "definition", one.Name,
 				"remedy", "set public_url to a URL that callees reach, and keep it")
 		}
 		for _, name := range doc.Secrets() {
