@@ -27,14 +27,18 @@ func sagaCommands() *command {
 			{
 				name: "start", args: "DEFINITION KEY", least: 2, most: 2, run: sagaStart,
 				summary: "start a run, or find the one that the key has",
-				help: "The same start with the same key is the same run, however often it is repeated.\n" +
+				help: "The same start with the same key is the same run, however often it is repeated,\n" +
+					"until that is undone: then the same start begins a new one, in the next round.\n" +
+					"So where a start may be sent again by itself, say --round=1: the run that was\n" +
+					"undone is then the answer; --round=2 is the next try of the customer.\n" +
 					"With --wait the exit code is 0 when the run has completed, and 1 when it was\n" +
 					"undone, needs a person, or goes on after the wait.",
 				flags: func(f *flags) {
 					f.addRemote()
 					f.String("input", "", "`JSON`, @FILE, or - for stdin")
 					f.String("labels", "", "for finding it, `NAME:VALUE` with commas between")
-					f.String("version", "", "`VERSION` of the definition; by default the latest")
+					f.String("version", "", "`VERSION` of the definition, for an admin; by default the latest")
+					f.Int("round", 0, "which run of the key is meant, from 1; 0 does not say")
 					f.Duration("wait", 0, "how `LONG` to wait for its end, for example 30s")
 				},
 			},
@@ -52,19 +56,7 @@ func sagaCommands() *command {
 					f.Duration("wait", 0, "how `LONG` to wait for its end, for example 30s")
 				},
 			},
-			{
-				name: "signal", args: "ID STEP", least: 2, most: 2, run: sagaSignal,
-				summary: "say what became of a step that waits for a word of its callee",
-				help: "Find out at the callee first. The step counts as what is said, and a word that\n" +
-					"contradicts it later holds the run.",
-				flags: func(f *flags) {
-					f.addRemote()
-					f.values["outcome"] = []string{"done", "refused"}
-					f.String("outcome", "done", "done or refused")
-					f.String("data", "", "what came with it: `JSON`, @FILE, or - for stdin")
-					f.String("reason", "", "`TEXT` that says why it was refused")
-				},
-			},
+			signalCommand(),
 		}...),
 	}
 	c.sub = append(c.sub, verbCommands()...)
@@ -173,12 +165,17 @@ func sagaStart(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	round, err := strconv.ParseUint(c.text("round"), 10, 63)
+	if err != nil {
+		return usage("the flag --round cannot be "+strconv.Quote(c.text("round")), "it is a number from 0",
+			c.path+" "+strings.Join(c.args, " ")+" --round=1")
+	}
 	cl, err := c.loggedIn()
 	if err != nil {
 		return err
 	}
 	run, err := cl.StartRun(ctx, client.StartRun{Definition: c.args[0], Key: c.args[1],
-		Version: c.text("version"), Input: input, Labels: labels})
+		Version: c.text("version"), Input: input, Labels: labels, Round: round})
 	if err != nil {
 		return err
 	}
@@ -364,39 +361,4 @@ func printRun(out io.Writer, run *client.Run) error {
 		row(fmt.Sprintf("%d entries in the middle are no longer kept", run.Dropped))
 	}
 	return w.Flush()
-}
-
-func sagaSignal(ctx context.Context, c *call) error {
-	outcome := c.text("outcome")
-	if outcome != "done" && outcome != "refused" {
-		return usage("the flag --outcome cannot be "+strconv.Quote(outcome), "it is done or refused",
-			c.path+" "+c.args[0]+" "+c.args[1]+" --outcome=done")
-	}
-	data, err := c.jsonFlag("data")
-	if err != nil {
-		return err
-	}
-	cl, err := c.loggedIn()
-	if err != nil {
-		return err
-	}
-	repeated, err := cl.SignalRun(ctx, c.args[0], c.args[1], client.Signal{Outcome: outcome, Data: data,
-		Reason: c.text("reason")})
-	if err != nil {
-		return err
-	}
-	answer := struct {
-		Run      string `json:"run"`
-		Step     string `json:"step"`
-		Outcome  string `json:"outcome"`
-		Repeated bool   `json:"repeated"`
-	}{c.args[0], c.args[1], outcome, repeated}
-	return c.printOne(answer, func(w io.Writer) error {
-		how := "taken"
-		if repeated {
-			how = "known already"
-		}
-		_, err := fmt.Fprintf(w, "step %s of run %s: %s, %s\n", answer.Step, answer.Run, outcome, how)
-		return err
-	})
 }

@@ -155,6 +155,23 @@ func TestSagaCheck(t *testing.T) {
 	run(t, "saga", "check", good, "--config", conf).want(t, ExitProblem, "shop", "shp")
 	writeFile(t, conf, "secrets: {shop: {env: NOT_SET}}\n")
 	run(t, "saga", "check", good, "--config", conf).want(t, ExitOK)
+
+	// Callbacks go to the address that is listened at, when nothing else is said.
+	back := filepath.Join(dir, "back.yaml")
+	writeFile(t, back, "name: back\nsteps:\n- name: a\n  await: {}\n"+
+		"  call: {url: \"http://h/\", body: \"${callback_url}\"}\n")
+	for text, want := range map[string]string{"listen: 127.0.0.1:8700\n": "warning: " + back + ": it gives out",
+		"public_url: https://pay.example.org\n": ""} {
+		writeFile(t, conf, text)
+		got := run(t, "saga", "check", back, "--config", conf)
+		if got.code != ExitOK || strings.Contains(got.errors, "warning") != (want != "") ||
+			!strings.Contains(got.errors, want) {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+	if got := run(t, "saga", "check", back); got.code != ExitOK || got.errors != "" {
+		t.Errorf("without a configuration: %+v", got)
+	}
 }
 
 func TestSagaCommands(t *testing.T) {
@@ -198,9 +215,13 @@ func TestSagaCommands(t *testing.T) {
 	s.cli("saga", "start", "checkout", "order-4", `--input={"order":"o-4"}`, "--wait=30s").want(t, ExitOK,
 		"completed")
 	c.answers("/charges", http.StatusPaymentRequired)
-	s.cli("saga", "start", "checkout", "order-3", `--input={"order":"o-3"}`, "--wait=30s").want(t,
-		ExitFailure,
-		"was undone", "charge")
+	third := []string{"saga", "start", "checkout", "order-3", `--input={"order":"o-3"}`, "--wait=30s"}
+	s.cli(third...).want(t, ExitFailure, "was undone", "charge")
+	// The same start may mean the run that was undone, or the next try of the customer.
+	s.cli(append(third, "--round=1")...).want(t, ExitFailure, "was there before", "was undone")
+	c.answers("/charges", http.StatusCreated)
+	s.cli(append(third, "--round=2")...).want(t, ExitOK, "started: completed")
+	s.cli(append(third, "--round=x")...).want(t, ExitUsage, "--round")
 }
 
 func TestActsOnRuns(t *testing.T) {
@@ -231,6 +252,7 @@ func TestActsOnRuns(t *testing.T) {
 	args := []string{"saga", "bulk", "mark-not-done", "--step=charge", "--state=held",
 		"--reason=gateway was down"}
 	s.cli(args...).want(t, ExitOK, a, b, "2 would be done", "nothing was done yet")
+	s.cli(append(args, "--limit=20000")...).want(t, ExitOK, a, b, "2 would be done") // in several requests
 	s.cli("saga", "list", "--state=held").want(t, ExitOK, a, b)
 	s.cli(append(args, "--yes", "--dry-run")...).want(t, ExitOK, "2 would be done")
 	c.answers("/charges", http.StatusCreated)
@@ -274,18 +296,32 @@ func TestSagaSignal(t *testing.T) {
 	s, folder := sagaService(t, c)
 	writeFile(t, filepath.Join(folder, "wait.yaml"), "name: wait\nsteps:\n- name: pay\n"+
 		"  call: {url: \""+c.URL+"/pay\", body: {back: \"${callback_url}\"}}\n"+
-		"  await: {for: 30m}\n  undo: {url: \""+c.URL+"/unpay\"}\n- name: end\n"+
-		"  call: {url: \""+c.URL+"/end\"}\n")
+		"  await: {for: 30m, done: \"${signal.body.ok}\", output: {ref: \"${signal.body.ref}\"}}\n"+
+		"  undo: {url: \""+c.URL+"/unpay\"}\n- name: end\n"+
+		"  call: {url: \""+c.URL+"/end/${steps.pay.signal.ref}\"}\n")
 	s.reload("definition", "wait")
 	got := s.cli("saga", "start", "wait", "w-1")
 	got.want(t, ExitOK, "started: running")
 	id := regexp.MustCompile(`run_\w+`).FindString(got.out)
 	s.cli("saga", "signal", id, "pay", "--outcome=maybe").want(t, ExitUsage, "done or refused")
-	s.cli("saga", "signal", id, "nonsense").want(t, ExitFailure, "step")
-	s.cli("saga", "signal", id, "pay", `--data={"ref":7}`).want(t, ExitOK,
-		"step pay of run "+id+": done, taken")
-	s.cli("saga", "signal", id, "pay", `--data={"ref":7}`).want(t, ExitOK, "known already")
+	s.cli("saga", "signal", id, "pay", "--yes").want(t, ExitUsage, "needs an outcome")
+	signal := func(code int, want string, words ...string) {
+		t.Helper()
+		s.cli(append([]string{"saga", "signal", id, "pay", "--outcome=done"}, words...)...).want(t, code, want)
+	}
+	s.cli("saga", "signal", id, "nonsense", "--outcome=done", "--yes").want(t, ExitFailure, "step")
+	signal(ExitOK, "nothing was done yet", `--data={"ref":7}`)
+	signal(ExitOK, "key         w-1", `--data={"ref":7}`) // the run is shown
+	signal(ExitFailure, "data is missing", "--yes")
+	signal(ExitFailure, "data.ref is missing", "--yes", `--data={"re":7}`)
+	s.cli("saga", "mark-done", id, "pay", "--reason=seen", "--yes").want(t, ExitFailure, "output is missing")
+	s.cli("saga", "show", id).want(t, ExitOK, "running")
+	signal(ExitOK, "step pay of run "+id+": done, taken", "--yes", `--data={"ref":7}`)
+	signal(ExitOK, "known already", "--yes", `--data={"ref":7}`)
 	s.cli("saga", "show", id, "--wait=30s").want(t, ExitOK, "completed")
+	if got := c.called(); !strings.HasSuffix(got, "POST /end/7") {
+		t.Errorf("the callee was called with %s", got)
+	}
 	if seen := strings.Join(c.seen, ""); !strings.Contains(seen, s.url+"/v1/callbacks/") {
 		t.Errorf("the callback URL is not that of the service: %s", seen)
 	}
@@ -360,7 +396,8 @@ func TestReloadOfDefinitions(t *testing.T) {
 	if strings.Contains(log, "not reloaded") {
 		t.Fatalf("%s", log)
 	}
-	s.cli("saga", "definitions", "checkout").want(t, ExitOK, "checkout  2 ", "checkout  1 ")
+	s.cli("saga", "definitions", "checkout").want(t, ExitOK, "checkout  2        yes     file",
+		"checkout  1        -       file")
 	s.cli("saga", "start", "checkout", "order-3", `--input={"order":"o"}`, "--wait=30s").
 		want(t, ExitOK, "completed")
 	c.mu.Lock()

@@ -21,13 +21,23 @@ type checked struct {
 	Secrets  []string             `json:"secrets"`
 	Hosts    []string             `json:"hosts"`
 	Problems []definition.Problem `json:"problems"`
+	// Warnings are no problems, and may be meant.
+	Warnings []string `json:"warnings"`
 }
+
+// noCallbackURL warns of callback URLs that nobody outside may reach.
+const noCallbackURL = "it gives out callback URLs, and the configuration has no public_url: they name the " +
+	"address that onced listens at; set public_url to a URL that callees reach, and keep it"
 
 // sagaCheck checks files without a running onced.
 func sagaCheck(_ context.Context, c *call) error {
-	secrets, err := c.secretNames()
+	conf, err := c.configNamed()
 	if err != nil {
 		return err
+	}
+	var secrets []string // nil: not known
+	if conf != nil {
+		secrets = append([]string{}, conf.Secrets.Names()...)
 	}
 	list := newList(c, "FILE", "NAME", "STEPS", "PROBLEMS")
 	list.member = "files"
@@ -40,14 +50,20 @@ func sagaCheck(_ context.Context, c *call) error {
 		}
 		doc, found := definition.Parse(text, definition.Options{File: name, Secrets: secrets})
 		r := checked{File: name, Valid: len(found) == 0, Secrets: []string{}, Hosts: []string{},
-			Problems: []definition.Problem{}}
+			Problems: []definition.Problem{}, Warnings: []string{}}
 		if r.Valid {
+			if conf != nil && conf.PublicURL == "" && doc.UsesCallback() {
+				r.Warnings = append(r.Warnings, noCallbackURL)
+			}
 			r.Name, r.Title, r.Steps = doc.Name(), doc.Title(), len(doc.Steps())
 			r.Secrets, r.Hosts = append(r.Secrets, doc.Secrets()...), append(r.Hosts, doc.Hosts()...)
 		} else {
 			r.Problems, wrong = append(r.Problems, found...), wrong+1
 		}
 		problems = append(problems, found...)
+		for _, w := range r.Warnings {
+			_, _ = fmt.Fprintf(c.env.Stderr, "warning: %s: %s\n", name, w)
+		}
 		list.add(r, r.File, r.Name, strconv.Itoa(r.Steps), strconv.Itoa(len(found)))
 	}
 	if err := list.print(); err != nil || wrong == 0 {
@@ -58,17 +74,13 @@ func sagaCheck(_ context.Context, c *call) error {
 		try: "correct it, then: " + c.path + " again", code: ExitProblem, err: problems}
 }
 
-// secretNames are the names of the secrets of the configuration, if one is named;
-// nil means that they are not known.
-func (c *call) secretNames() ([]string, error) {
+// configNamed is the configuration, if one is named, without the texts of its secrets;
+// else nil.
+func (c *call) configNamed() (*config.Config, error) {
 	if c.flags.file == "" && c.env.lookup(config.EnvFile) == "" {
 		return nil, nil
 	}
-	conf, err := c.loadPlace("correct the configuration, or check without it")
-	if err != nil {
-		return nil, err
-	}
-	return append([]string{}, conf.Secrets.Names()...), nil
+	return c.loadPlace("correct the configuration, or check without it")
 }
 
 // readSource reads the file of a definition, or stdin for -.

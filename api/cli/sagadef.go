@@ -22,7 +22,8 @@ func definitionCommands() []*command {
 			name: "check", args: "FILE…", least: 1, most: 1000, run: sagaCheck,
 			summary: "check definitions without a running onced, and tell all problems at once",
 			help: "- is stdin. With --config, or ONCED_CONFIG, it also tells of secrets that the\n" +
-				"configuration does not name. Exit code 4 means that there are problems.",
+				"configuration does not name, and warns of callback URLs without a public_url.\n" +
+				"Exit code 4 means that there are problems; warnings are none.",
 			flags: func(f *flags) {
 				f.addOutput()
 				f.StringVar(&f.file, "config", "", "the configuration `FILE`, for the names of its secrets")
@@ -121,10 +122,14 @@ func sagaDefinitions(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	list := newList(c, "NAME", "VERSION", "ORIGIN", "STEPS", "CREATED", "TITLE")
+	list := newList(c, "NAME", "VERSION", "LATEST", "ORIGIN", "STEPS", "CREATED", "TITLE")
 	list.member = "definitions"
 	for _, d := range all {
-		list.add(d, d.Name, d.Version, d.Origin, strconv.Itoa(len(d.Steps)), stamp(d.CreatedAt), d.Title)
+		latest := ""
+		if d.Latest {
+			latest = "yes"
+		}
+		list.add(d, d.Name, d.Version, latest, d.Origin, strconv.Itoa(len(d.Steps)), stamp(d.CreatedAt), d.Title)
 	}
 	return list.print()
 }

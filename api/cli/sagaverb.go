@@ -77,7 +77,8 @@ func verbCommands() []*command {
 						"is shown and acted on as it is shown")
 				f.Bool("yes", false, "do it; without it, only say what would happen")
 				if v.name == "mark-done" {
-					f.String("result", "", "what the step gave: `JSON`, @FILE, or - for stdin")
+					f.String("result", "", "what the step gave, with the fields that its definition names as its "+
+						"output: `JSON`, @FILE, or - for stdin")
 				}
 			},
 		})
@@ -188,6 +189,9 @@ func sagaBulk(ctx context.Context, c *call) error {
 	return c.bulk(ctx, cl, b, limit)
 }
 
+// maxBulk is the most runs that one request acts on.
+const maxBulk = 10_000
+
 // bulk acts page by page, and tells what was done also when it breaks off.
 func (c *call) bulk(ctx context.Context, cl *client.Client, b client.BulkAct, limit int) error {
 	list := newList(c, "RUN", "RESULT")
@@ -205,7 +209,7 @@ func (c *call) bulk(ctx context.Context, cl *client.Client, b client.BulkAct, li
 	var failed error
 	for {
 		if limit > 0 {
-			b.Limit = limit - acted
+			b.Limit = min(limit-acted, maxBulk)
 		}
 		page, err := cl.ActOnRuns(ctx, b)
 		if err != nil {
