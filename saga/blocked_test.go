@@ -13,7 +13,8 @@ import (
 // blockable is a definition whose step a is blocked while the world says so.
 func blockable(opts ...Option) func(*outside) []*Definition {
 	return func(o *outside) []*Definition {
-		blocked := func(call string, f func(context.Context, *Call) error) func(context.Context, *Call) error {
+		type function = func(context.Context, *Call) error
+		blocked := func(call string, f function) function {
 			return func(ctx context.Context, c *Call) error {
 				o.mu.Lock()
 				wrong := len(o.plan["blocked "+call]) > 0

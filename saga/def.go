@@ -136,8 +136,9 @@ func (d *Definition) Deadline(limit time.Duration) *Definition {
 // An undo is tried again until it succeeds or its attempts are used up, always with
 // the same key. So an undo may be sent twice, for example after a crash in it, and its
 // callee must honour [DownstreamKey], or a refund is paid twice; for one that knows no
-// keys say UndoKeyValidFor(0), see [UndoKeyValidFor]. undo is nil for a step that has none; it then is the last one, or says with [Pivot],
-// [Irreversible] or [NothingToUndo] what that means. A step without an action is an
+// keys say UndoKeyValidFor(0), see [UndoKeyValidFor]. undo is nil for a step that has
+// none; it then is the last one, or says with [Pivot], [Irreversible] or
+// [NothingToUndo] what that means. A step without an action is an
 // [Definition.Await], or says [AwaitSignal] itself and has an undo.
 //
 // An input that does not fit I is an error of the start. If it does not fit later, in a
@@ -222,8 +223,8 @@ func (d *Definition) problemOfSteps() (field, problem string) {
 		case s.HasUndo && (s.Pivot || s.Irreversible || d.nothingToUndo(i)):
 			return field, "has an undo and says that it is not undone; leave one of them out"
 		case d.steps[i].in != nil && d.steps[i].in != d.inputType():
-			return field, fmt.Sprintf("takes the input %s, the steps before it take %s; all get the input of the "+
-				"run, so give them one type, or use functions of a Call", d.steps[i].in, d.inputType())
+			return field, fmt.Sprintf("takes the input %s, the steps before it take %s; all get the input "+
+				"of the run, so give them one type, or use functions of a Call", d.steps[i].in, d.inputType())
 		case s.UndoWhenAbsent && !s.HasUndo:
 			return field, "has UndoWhenAbsent and no undo"
 		case !s.HasUndo && !s.Pivot && !s.Irreversible && !d.nothingToUndo(i) && i < len(d.steps)-1:
@@ -251,7 +252,8 @@ func (d *Definition) fits(input []byte) error {
 		return nil
 	}
 	if _, err := decoded(t, input); err != nil {
-		return &InputError{Field: "input", Problem: "does not fit the steps of " + d.name + ": " + err.Error()}
+		return &InputError{Field: "input",
+			Problem: "does not fit the steps of " + d.name + ": " + err.Error()}
 	}
 	return nil
 }

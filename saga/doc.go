@@ -126,8 +126,9 @@
 //
 // Every run ends completed, or undone as a whole, or waits where a person sees it:
 // held (it is not known what stands, or nothing may be undone any more) or stuck (an
-// undo does not succeed). A person ends it with a verb: see [Engine.Operate],
-// and machine.Verb for what comes of each. The rules are in package machine, a pure function; the engine stores and performs.
+// undo does not succeed). A person ends it with a verb: see [Engine.Operate], and
+// machine.Verb for what comes of each. The rules are in package machine, a pure
+// function; the engine stores and performs.
 //
 // What holds at every commit:
 //

@@ -59,7 +59,8 @@ func TestAWordThatComesTwiceIsRefundedOnce(t *testing.T) {
 	inTill(t, twoSteps(AwaitFor(time.Minute), UndoWhenAbsent()), func(t *testing.T, s *till) {
 		s.before = func(call string) {
 			if call == "undo charge" {
-				err := s.engine.Signal(s.Context(), Signal{Definition: "pay", Key: theOrder.ID, Step: "charge"})
+				err := s.engine.Signal(s.Context(), Signal{Definition: "pay", Key: theOrder.ID,
+					Step: "charge"})
 				if err != nil {
 					t.Error(err)
 				}
@@ -229,7 +230,8 @@ func TestAHoldOutlivesTheWantOfADefinition(t *testing.T) {
 		if err := s.act(machine.MarkDone, f.Run, "charge"); !errors.As(err, &e) {
 			t.Errorf("an act without the definition: %v", err)
 		}
-		if err := s.engine.Signal(s.Context(), Signal{Run: f.Run, Step: "charge"}); !errors.Is(err, ErrInput) {
+		if err := s.engine.Signal(s.Context(), Signal{Run: f.Run,
+			Step: "charge"}); !errors.Is(err, ErrInput) {
 			t.Errorf("a signal without the definition: %v", err)
 		}
 		err := s.store.Update(s.Context(), func(w kv.Writer) error {
@@ -471,7 +473,8 @@ func TestAVersionKeepsItsSteps(t *testing.T) {
 		settle()
 		o := s.outside
 		other := New("pay").Step("charge", o.act("charge"), o.undo("charge")).Step("mail", o.act("mail"), nil)
-		if err := s.engine.Register(New("new").Step("a", o.act("a"), nil), other); !errors.Is(err, ErrConfig) {
+		if err := s.engine.Register(New("new").Step("a", o.act("a"), nil), other); !errors.Is(err,
+			ErrConfig) {
 			t.Fatalf("the error is %v", err)
 		}
 		if n := len(s.engine.Definitions()); n != 1 {
@@ -574,7 +577,8 @@ func TestRunsThatCannotBeReadHarmNoOther(t *testing.T) {
 		s.mu.Lock()
 		delete(s.plan, "voucher")
 		s.mu.Unlock()
-		got, err := s.engine.OperateAll(s.Context(), Bulk{}, Act{Verb: machine.Retry, Actor: "ann", Reason: "up"})
+		got, err := s.engine.OperateAll(s.Context(), Bulk{},
+			Act{Verb: machine.Retry, Actor: "ann", Reason: "up"})
 		if err != nil || len(got.Acted) != runs-len(rows) {
 			t.Errorf("%d acted on, %d refused, %v", len(got.Acted), len(got.Refused), err)
 		}

@@ -32,7 +32,8 @@ func (s *shelf) fill(n int, seed uint64) {
 			s.plan["order"], s.plan["undo charge"] = []string{"refused"}, []string{"retry=1h"}
 		}
 		req := StartRequest{Definition: []string{"pay", "take"}[r.IntN(2)],
-			Principal: []string{"", "acme", "acm"}[r.IntN(3)], Key: fmt.Sprint(r.IntN(n / 16)), Input: []byte(`{}`),
+			Principal: []string{"", "acme", "acm"}[r.IntN(3)],
+			Key:       fmt.Sprint(r.IntN(n / 16)), Input: []byte(`{}`),
 			Labels: map[string]string{"shop": fmt.Sprint(r.IntN(3)), "n": fmt.Sprint(i)}}
 		if _, err := s.engine.StartRun(s.Context(), req); err != nil {
 			s.Fatal(err)
@@ -93,7 +94,8 @@ func TestListsSelectByEveryIndex(t *testing.T) {
 				rounds++
 			}
 		}
-		if len(s.runs) < 60 || !seen[machine.Held] || !seen[machine.Compensated] || !seen[machine.Completed] ||
+		if len(s.runs) < 60 || !seen[machine.Held] || !seen[machine.Compensated] ||
+			!seen[machine.Completed] ||
 			!seen[machine.Compensating] || rounds < 5 {
 			t.Fatalf("%d runs, %v, %d of later rounds", len(s.runs), seen, rounds)
 		}

@@ -18,7 +18,8 @@ func TestAStepWithoutAnActionSaysThatItAwaits(t *testing.T) {
 	t.Parallel()
 	undo := func(context.Context, order, receipt) error { return nil }
 	var e *ConfigError
-	if err := New("x").Step("a", nil, undo).Err(); !errors.As(err, &e) || !strings.Contains(err.Error(), "use Await") {
+	if err := New("x").Step("a", nil, undo).Err(); !errors.As(err, &e) ||
+		!strings.Contains(err.Error(), "use Await") {
 		t.Errorf("the error is %v", err)
 	}
 	for _, d := range []*Definition{New("x").Step("a", nil, undo, AwaitSignal()),
@@ -149,7 +150,8 @@ func TestALookUpThatNoLongerFitsIsNotCounted(t *testing.T) {
 			s.defs = wrongSteps(Check(check))
 			s.boot()
 			settle()
-			if v := s.wantStatus(id, machine.Held); v.State.Hold != machine.HoldBroken || v.State.Steps[0].Looks != 0 {
+			if v := s.wantStatus(id, machine.Held); v.State.Hold != machine.HoldBroken ||
+				v.State.Steps[0].Looks != 0 {
 				t.Fatalf("held for %s after %d", v.State.Hold, v.State.Steps[0].Looks)
 			}
 			s.stop()
@@ -245,7 +247,8 @@ func TestStepsThatChangedWithoutANewVersion(t *testing.T) {
 		settle()
 		s.stop()
 		right := s.defs
-		s.defs = []*Definition{New("pay").Step("charge", s.outside.act("charge"), s.undo("charge"), AwaitSignal()).
+		s.defs = []*Definition{New("pay").Step("charge", s.outside.act("charge"), s.undo("charge"),
+			AwaitSignal()).
 			Step("mail", s.outside.act("mail"), nil)}
 		log := &logged{}
 		s.cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -263,7 +266,8 @@ func TestStepsThatChangedWithoutANewVersion(t *testing.T) {
 			t.Errorf("the signal is answered with %v", err)
 		}
 		var state *machine.Error
-		if err := s.act(machine.Retry, id, ""); !errors.As(err, &state) || !strings.Contains(err.Error(), problem) ||
+		if err := s.act(machine.Retry, id, ""); !errors.As(err, &state) ||
+			!strings.Contains(err.Error(), problem) ||
 			!strings.Contains(err.Error(), "only be closed") {
 			t.Errorf("a person is told %v", err)
 		}

@@ -33,7 +33,8 @@ func randomRun(r *rand.Rand) *run {
 	text := func() string { return []string{"", "a", "é\x00", strings.Repeat("long ", 50)}[r.IntN(4)] }
 	yes := func() bool { return r.IntN(2) == 0 }
 	x := &run{id: "run_1", def: text(), version: text(), principal: text(), key: text(),
-		round: r.Uint64(), rev: r.Uint64(), created: start, updated: at(), ended: at(), epoch: r.Uint64(), wake: at(), parent: text(),
+		round: r.Uint64(), rev: r.Uint64(), created: start, updated: at(), ended: at(),
+		epoch: r.Uint64(), wake: at(), parent: text(),
 		link: link(r.IntN(3)), class: class(r.IntN(5)), trace: text(), input: raw(), history: []entry{},
 		dropped: r.IntN(9)}
 	for range r.IntN(3) {

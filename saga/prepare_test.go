@@ -14,8 +14,8 @@ func TestASupersededVersionIsNotUsedByNewRuns(t *testing.T) {
 				Step("order", o.act("order"), nil)
 		}
 		start := func(key, version string) (string, error) {
-			st, err := s.engine.StartRun(t.Context(), StartRequest{Definition: "pay", Key: key, Version: version,
-				Input: []byte(`{"ID":"o"}`)})
+			st, err := s.engine.StartRun(t.Context(), StartRequest{Definition: "pay", Key: key,
+				Version: version, Input: []byte(`{"ID":"o"}`)})
 			if err != nil {
 				return "", err
 			}

@@ -219,8 +219,8 @@ func (c *checker) keyHeader(s *section, d *callDef) {
 	case err != nil:
 		c.at(n, s.path("key_header"), "%s", err.Error())
 	case slices.Contains(ownHeaders, name) || slices.Contains(meaningHeaders, name):
-		c.at(n, s.path("key_header"), "is %s, which has another meaning; name the header in which the callee "+
-			"wants its idempotency key", name)
+		c.at(n, s.path("key_header"), "is %s, which has another meaning; name the header in which "+
+			"the callee wants its idempotency key", name)
 	case taken:
 		c.at(n, s.path("key_header"), "is %s, which headers sets too; leave one of them out", name)
 	}

@@ -205,7 +205,9 @@ func TestTheCallbackURLOfAReplyIsNotKept(t *testing.T) {
 		"'${callback_url}'}}}\n")
 	c := &saga.Call{Run: "run_1", Step: "b"}
 	s := d.defs[0].call.newScope(t.Context(), c, &Target{}, &Deps{
-		CallbackURL: func(CallbackUse) (string, error) { return "https://x/callbacks/0123456789ABCDEF", nil }})
+		CallbackURL: func(CallbackUse) (string, error) {
+			return "https://x/callbacks/0123456789ABCDEF", nil
+		}})
 	if _, err := d.defs[0].call.request(s, &Target{}); err != nil {
 		t.Fatal(err)
 	}

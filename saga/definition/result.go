@@ -28,8 +28,9 @@ func (d *Document) CheckResult(step string, data []byte) error {
 		}
 	}
 	if field, problem := want.lacks(v, "data"); problem != "" {
-		return &saga.InputError{Field: field, Problem: problem + "; the steps behind and the undo read what " +
-			"the definition names in " + want.field}
+		return &saga.InputError{Field: field,
+			Problem: problem + "; the steps behind and the undo read what " +
+				"the definition names in " + want.field}
 	}
 	return nil
 }

@@ -29,18 +29,23 @@ steps:
 		t.Fatal(problems)
 	}
 	for _, c := range []struct{ step, data, field string }{
-		{"charge", ``, "data"}, {"charge", `null`, "data"}, {"charge", `"ch_1"`, "data"}, {"charge", `{}`, "data.id"},
-		{"charge", `{"id":null,"sum":{"cents":1}}`, "data.id"}, {"charge", `{"id":"a","sum":{}}`, "data.sum.cents"},
+		{"charge", ``, "data"}, {"charge", `null`, "data"}, {"charge", `"ch_1"`, "data"},
+		{"charge", `{}`, "data.id"},
+		{"charge", `{"id":null,"sum":{"cents":1}}`, "data.id"},
+		{"charge", `{"id":"a","sum":{}}`, "data.sum.cents"},
 		{"charge", `{"id":"a","sum":7}`, "data.sum"}, {"charge", `{`, "data"},
-		{"charge", `{"id":"a","sum":{"cents":1}}`, ""}, {"charge", `{"id":"a","sum":{"cents":1},"more":1}`, ""},
-		{"book", ``, "data"}, {"book", `{"place":"a"}`, ""}, {"mail", ``, ""}, {"mail", `7`, ""}, {"none", ``, ""},
+		{"charge", `{"id":"a","sum":{"cents":1}}`, ""},
+		{"charge", `{"id":"a","sum":{"cents":1},"more":1}`, ""},
+		{"book", ``, "data"}, {"book", `{"place":"a"}`, ""}, {"mail", ``, ""}, {"mail", `7`, ""},
+		{"none", ``, ""},
 	} {
 		err := d.CheckResult(c.step, []byte(c.data))
 		var in *saga.InputError
 		switch {
 		case c.field == "" && err != nil, c.field != "" && (!errors.As(err, &in) || in.Field != c.field):
 			t.Errorf("%s %s: %v, want field %q", c.step, c.data, err, c.field)
-		case c.field != "" && strings.HasSuffix(c.field, "id") && !strings.Contains(err.Error(), "await.output"):
+		case c.field != "" && strings.HasSuffix(c.field, "id") &&
+			!strings.Contains(err.Error(), "await.output"):
 			t.Errorf("%v does not say where the field is named", err)
 		}
 	}

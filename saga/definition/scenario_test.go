@@ -476,7 +476,8 @@ func TestCredentialsThatStayWrongHoldTheRunAndUndoNothing(t *testing.T) {
 		v := r.runs(shop, shopInput)
 		r.want(v, machine.Held, callLoyalty+", "+callCharge+strings.Repeat(", "+callOrder, 3))
 		if v.State.Hold != machine.HoldBroken ||
-			!strings.Contains(v.State.Reason, "credentials are not accepted") || !strings.Contains(v.State.Reason, "retry") {
+			!strings.Contains(v.State.Reason, "credentials are not accepted") ||
+			!strings.Contains(v.State.Reason, "retry") {
 			t.Errorf("it is held for %s: %s", v.State.Hold, v.State.Reason)
 		}
 		r.answers(callOrder, answer{status: 429}, answer{status: 200})
