@@ -212,9 +212,9 @@ func (e *Engine) definition(r *run) (*registered, error) {
 			"on by itself", r.def, r.version)
 	}
 	if err := d.m.Match(&r.state); err != nil {
-		return nil, fmt.Errorf("definition %[1]s version %[2]s has other steps than the run: %[3]w; give the "+
-			"new steps a new version and register the old ones as version %[2]s, and the run goes on by itself",
-			r.def, r.version, err)
+		return nil, fmt.Errorf("definition %[1]s version %[2]s has other steps than the run: %[3]w; give "+
+			"the new steps a new version and register the old ones as version %[2]s, and the run goes on "+
+			"by itself", r.def, r.version, err)
 	}
 	return d, nil
 }
