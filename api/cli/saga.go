@@ -37,7 +37,8 @@ func sagaCommands() *command {
 					f.addRemote()
 					f.String("input", "", "`JSON`, @FILE, or - for stdin")
 					f.String("labels", "", "for finding it, `NAME:VALUE` with commas between")
-					f.String("version", "", "`VERSION` of the definition, for an admin; by default the latest")
+					f.String("version", "",
+						"`VERSION` of the definition, for an admin; by default the latest")
 					f.Int("round", 0, "which run of the key is meant, from 1; 0 does not say")
 					f.Duration("wait", 0, "how `LONG` to wait for its end, for example 30s")
 				},

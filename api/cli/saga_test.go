@@ -160,7 +160,8 @@ func TestSagaCheck(t *testing.T) {
 	back := filepath.Join(dir, "back.yaml")
 	writeFile(t, back, "name: back\nsteps:\n- name: a\n  await: {}\n"+
 		"  call: {url: \"http://h/\", body: \"${callback_url}\"}\n")
-	for text, want := range map[string]string{"listen: 127.0.0.1:8700\n": "warning: " + back + ": it gives out",
+	for text, want := range map[string]string{
+		"listen: 127.0.0.1:8700\n":              "warning: " + back + ": it gives out",
 		"public_url: https://pay.example.org\n": ""} {
 		writeFile(t, conf, text)
 		got := run(t, "saga", "check", back, "--config", conf)
@@ -307,7 +308,8 @@ func TestSagaSignal(t *testing.T) {
 	s.cli("saga", "signal", id, "pay", "--yes").want(t, ExitUsage, "needs an outcome")
 	signal := func(code int, want string, words ...string) {
 		t.Helper()
-		s.cli(append([]string{"saga", "signal", id, "pay", "--outcome=done"}, words...)...).want(t, code, want)
+		s.cli(append([]string{"saga", "signal", id, "pay", "--outcome=done"}, words...)...).want(t, code,
+			want)
 	}
 	s.cli("saga", "signal", id, "nonsense", "--outcome=done", "--yes").want(t, ExitFailure, "step")
 	signal(ExitOK, "nothing was done yet", `--data={"ref":7}`)

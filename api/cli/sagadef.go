@@ -129,7 +129,8 @@ func sagaDefinitions(ctx context.Context, c *call) error {
 		if d.Latest {
 			latest = "yes"
 		}
-		list.add(d, d.Name, d.Version, latest, d.Origin, strconv.Itoa(len(d.Steps)), stamp(d.CreatedAt), d.Title)
+		list.add(d, d.Name, d.Version, latest, d.Origin, strconv.Itoa(len(d.Steps)), stamp(d.CreatedAt),
+			d.Title)
 	}
 	return list.print()
 }
