@@ -77,8 +77,8 @@ func verbCommands() []*command {
 						"is shown and acted on as it is shown")
 				f.Bool("yes", false, "do it; without it, only say what would happen")
 				if v.name == "mark-done" {
-					f.String("result", "", "what the step gave, with the fields that its definition names as "+
-						"its output: `JSON`, @FILE, or - for stdin")
+					f.String("result", "", "what the step gave, with the fields that its definition names "+
+						"as its output: `JSON`, @FILE, or - for stdin")
 				}
 			},
 		})
