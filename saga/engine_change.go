@@ -24,6 +24,7 @@ type change struct {
 	was  machine.Status
 	call *machine.Call // to be made after the commit
 	by   bool          // a driver has the run: it goes on by itself
+	who  string        // the person who acts, or speaks in the callee's place
 
 	missing error // what is wrong with the definition, when reg is nil
 }
@@ -102,14 +103,14 @@ func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
 			c.call = &x.Call
 		case machine.EffectNote:
 			if !c.was.Terminal() {
-				c.note(x)
+				c.note(c.signed(x))
 			}
 		case machine.EffectTell:
 			if err := c.tell(); err != nil {
 				return err
 			}
 		case machine.EffectContradict:
-			if err := c.contradict(x); err != nil {
+			if err := c.contradict(x, ev.Outcome); err != nil {
 				return err
 			}
 		case machine.EffectCorrect:
@@ -123,6 +124,15 @@ func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
 
 // maxNote bounds a text of the history, in bytes.
 const maxNote = 300
+
+// signed names the person before what a person did or said.
+func (c *change) signed(x machine.Effect) machine.Effect {
+	if c.who != "" && (x.Note == machine.NoteOperator || x.Note == machine.NoteSignal ||
+		x.Note == machine.NoteConflict) {
+		x.Text = c.who + ": " + x.Text
+	}
+	return x
+}
 
 func (c *change) note(x machine.Effect) {
 	r, limit := c.r, c.e.cfg.History
@@ -186,19 +196,6 @@ func (c *change) tell() error {
 		parts = append(parts, strconv.FormatUint(c.r.rev+1, 10))
 	}
 	return c.append("run."+status.String(), c.r.notice(), parts...)
-}
-
-// contradict tells once of a word that contradicts the run's end.
-func (c *change) contradict(x machine.Effect) error {
-	n := c.r.notice()
-	n.Step, n.Reason = c.r.state.Steps[x.Step].Name, x.Text
-	data, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	_, _, err = c.e.cfg.Feed.AppendOnce(c.w, feed.Event{ID: feed.DerivedID("run", c.r.id, "contradicted",
-		n.Step, x.Text), Type: "run.contradicted", Subject: c.r.id, Data: data})
-	return err
 }
 
 func (c *change) append(typ string, n notice, id ...string) error {

@@ -84,6 +84,7 @@ func (e *Engine) operate(w kv.Writer, id string, a Act, of *Query) (*RunView, er
 			Problem: c.missing.Error() + "; until then it can only be closed"}
 	}
 	ev := machine.Event{Kind: machine.Operate, Verb: a.Verb, Text: a.Reason, Data: a.Output}
+	c.who = a.Actor
 	if a.Verb == machine.MarkDone || a.Verb == machine.MarkNotDone || a.Verb == machine.Skip {
 		if ev.Step = c.r.state.Find(a.Step); ev.Step < 0 {
 			return nil, &InputError{Field: "step", Problem: fmt.Sprintf("%q is none of %s", a.Step, c.r.def)}

@@ -80,6 +80,7 @@ func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
 	if ev.Step < 0 {
 		return &InputError{Field: "step", Problem: fmt.Sprintf("%q is none of %s", s.Step, c.r.def)}
 	}
+	c.who = s.Actor
 	if s.Refused {
 		ev.Outcome = machine.OutcomeRefused
 	}

@@ -90,7 +90,11 @@ func (e *Engine) removeRun(w kv.Writer, x ended) (gone bool, err error) {
 		return false, nil // the row of the index was nobody's
 	}
 	for i := range r.state.Steps {
-		if err := correctionTable.Delete(w, correctionKey(x.id, r.state.Steps[i].Name)); err != nil {
+		k := correctionKey(x.id, r.state.Steps[i].Name)
+		if err := correctionTable.Delete(w, k); err != nil {
+			return false, err
+		}
+		if err := contradictionTable.Delete(w, k); err != nil {
 			return false, err
 		}
 	}

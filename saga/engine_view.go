@@ -26,7 +26,10 @@ type RunView struct {
 	// Corrections says which run undoes a success of a step that became known only
 	// after the end of this one; step → run. Only Get and Find tell.
 	Corrections map[string]string
-	Labels      map[string]string
+	// Contradictions says which words deny the end of the run; step → word. Only Get and
+	// Find tell.
+	Contradictions map[string]Contradiction
+	Labels         map[string]string
 	// Created is when it began, Updated when it changed last, Ended when it ended.
 	Created, Updated, Ended time.Time
 	// State is all that the machine knows: the status, why, and every step.
@@ -118,13 +121,16 @@ func (e *Engine) get(ctx context.Context, id string) (v *RunView, r *run, err er
 	return v, r, err
 }
 
-// corrected finds the corrections.
+// corrected finds the corrections and the contradictions.
 func (v *RunView) corrected(rd kv.Reader) error {
 	if !v.State.Status.Terminal() {
 		return nil
 	}
 	for i := range v.State.Steps {
 		step := v.State.Steps[i].Name
+		if err := v.contradicted(rd, step); err != nil {
+			return err
+		}
 		row, ok, err := correctionTable.Get(rd, correctionKey(v.Run, step))
 		if err != nil {
 			return err
