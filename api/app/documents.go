@@ -82,7 +82,7 @@ func (d documents) Versions(ctx context.Context, name string) ([]api.Definition,
 
 // Prepare implements [api.DefinitionRules].
 func (d documents) Prepare(_ context.Context, req *saga.StartRequest) error {
-	return d.book.Prepare(req)
+	return asAPI(d.book.Prepare(req))
 }
 
 // ReadCallback implements [api.DefinitionRules].
@@ -119,7 +119,10 @@ func (d documents) CheckResult(_ context.Context, run *saga.RunView, step string
 // asAPI turns an error of the book into one of the API.
 func asAPI(err error) error {
 	var problems definition.Problems
+	var unusable *definition.UnusableError
 	switch {
+	case errors.As(err, &unusable): // before the problems in it: they are not the caller's
+		return fmt.Errorf("%w: version %s of %s", api.ErrDefinitionAway, unusable.Version, unusable.Name)
 	case errors.As(err, &problems):
 		e := &api.DefinitionError{}
 		for _, p := range problems {

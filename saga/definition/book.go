@@ -38,6 +38,30 @@ func (e *ConflictError) Error() string {
 // Is reports that target is [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
+// ErrUnusable is the class of [UnusableError].
+var ErrUnusable = errors.New("definition: is kept and cannot be used by this program")
+
+// UnusableError means that a version is kept which this program cannot read: it is
+// another program's, of a later version perhaps. Its runs are held; none begins.
+type UnusableError struct {
+	// Name and Version say which it is.
+	Name, Version string
+	// Err says why.
+	Err error
+}
+
+// Error names the version, the cause and the remedy.
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("definition %q version %q is kept, and this program cannot use it: %v; run the program "+
+		"that has stored it, or put a version that this one can read", e.Name, e.Version, e.Err)
+}
+
+// Is reports that target is [ErrUnusable].
+func (e *UnusableError) Is(target error) bool { return target == ErrUnusable }
+
+// Unwrap returns the cause.
+func (e *UnusableError) Unwrap() error { return e.Err }
+
 // Stored is a document as the store keeps it.
 type Stored struct {
 	// Name and Version say which it is, Origin where it comes from, CreatedAt when it
@@ -87,10 +111,19 @@ type Book struct {
 	byFile map[string]bool // names that files give
 }
 
-// shelf are the registered versions of a name.
+// shelf are the versions of a name. What is kept of one is never changed.
 type shelf struct {
-	latest   string
-	versions map[string]*Document
+	latest   string // as the store has it, also when that cannot be used
+	versions map[string]*volume
+	failed   map[string]error // versions that cannot be used
+}
+
+// volume is a registered version: the document without its text, and what else is known
+// of it.
+type volume struct {
+	doc     *Document
+	origin  Origin
+	created time.Time
 }
 
 // NewBook returns a book over the store. Call Load before the engine serves. It fails
@@ -119,9 +152,10 @@ type LoadReport struct {
 	Failed []Failed
 }
 
-// Load registers all stored versions with the engine, of each name the one that new
-// runs use last. Runs of a version that cannot be read are held, and reported here;
-// the error is the store's. Call it before Engine.Serve.
+// Load registers all stored versions with the engine. Runs of a version that cannot be
+// read are held, and reported here; where it is the one that new runs would use, none
+// begins: an older version does not stand in for it. The error is the store's. Call it
+// before Engine.Serve.
 func (b *Book) Load(ctx context.Context) (LoadReport, error) {
 	b.putting.Lock()
 	defer b.putting.Unlock()
@@ -139,31 +173,26 @@ func (b *Book) Load(ctx context.Context) (LoadReport, error) {
 }
 
 func (b *Book) loadName(ctx context.Context, name, latest string, report *LoadReport) error {
-	var last *Stored
+	b.use(name, latest)
 	found := false
-	load := func(s Stored) {
-		if err := b.registerStored(s); err != nil {
-			report.Failed = append(report.Failed, Failed{Name: name, Version: s.Version, Err: err})
-			return
-		}
-		report.Versions++
-		found = true
-	}
 	pages := kv.Pages(ctx, b.store, versionTable.ID(), nameKey(name).Range(), 50)
 	for x, err := range versionTable.Decode(pages) {
 		if err != nil {
 			return err
 		}
 		d := kv.DecodeKey(x.Key)
-		s := Stored{Name: d.String(), Version: d.String(), Origin: x.Value.Origin, Source: x.Value.Source}
-		if s.Version == latest {
-			last = &s
+		s := Stored{Name: d.String(), Version: d.String(), Origin: x.Value.Origin, CreatedAt: x.Value.Created,
+			Source: x.Value.Source}
+		s.Latest = s.Version == latest
+		if err := b.registerStored(s); err != nil {
+			report.Failed = append(report.Failed, Failed{Name: name, Version: s.Version, Err: err})
+			b.mu.Lock()
+			b.names[name].failed[s.Version] = err
+			b.mu.Unlock()
 			continue
 		}
-		load(s)
-	}
-	if last != nil {
-		load(*last)
+		report.Versions++
+		found = true
 	}
 	if found {
 		report.Names++
@@ -178,26 +207,44 @@ func (b *Book) registerStored(s Stored) error {
 	if err := problems.Err(); err != nil {
 		return err
 	}
-	return b.register(d, s.Version, s.Origin)
+	return b.register(d, s)
 }
 
-// register makes a version the latest one.
-func (b *Book) register(d *Document, version string, from Origin) error {
-	def, err := d.Compile(Target{Version: version, Origin: from}, b.cfg.Deps)
+// use says which version of a name new runs use.
+func (b *Book) use(name, version string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.names[name]
+	if s == nil {
+		s = &shelf{versions: map[string]*volume{}, failed: map[string]error{}}
+		b.names[name] = s
+	}
+	s.latest = version
+}
+
+// register makes a version known to the engine, and, when it is the latest, the one that
+// new runs use.
+func (b *Book) register(d *Document, s Stored) error {
+	kept := *d
+	kept.source = nil // the store has it
+	def, err := kept.Compile(Target{Version: s.Version, Origin: s.Origin}, b.cfg.Deps)
 	if err != nil {
 		return err
+	}
+	if !s.Latest {
+		def.Superseded()
 	}
 	if err := b.cfg.Engine.Register(def); err != nil {
 		return err
 	}
+	if s.Latest {
+		b.use(d.name, s.Version)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := b.names[d.name]
-	if s == nil {
-		s = &shelf{versions: map[string]*Document{}}
-		b.names[d.name] = s
-	}
-	s.latest, s.versions[version] = version, d
+	shelf := b.names[d.name]
+	shelf.versions[s.Version] = &volume{doc: &kept, origin: s.Origin, created: s.CreatedAt}
+	delete(shelf.failed, s.Version)
 	return nil
 }
 

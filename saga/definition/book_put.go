@@ -72,7 +72,7 @@ func (b *Book) PutBy(ctx context.Context, actor string, src []byte, from Origin)
 	if err != nil {
 		return Stored{}, false, err
 	}
-	if err := b.register(d, put.Stored.Version, from); err != nil {
+	if err := b.register(d, put.Stored); err != nil {
 		return Stored{}, false, err
 	}
 	if from == FromFile {
@@ -120,7 +120,7 @@ func (b *Book) PutAll(ctx context.Context, sources []Source) ([]Put, error) {
 		return nil, err
 	}
 	for i, d := range docs {
-		if err := b.register(d, all[i].Stored.Version, FromFile); err != nil {
+		if err := b.register(d, all[i].Stored); err != nil {
 			return nil, &SourceError{File: sources[i].File, Err: err}
 		}
 	}

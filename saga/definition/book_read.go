@@ -74,11 +74,10 @@ func (b *Book) List(ctx context.Context, after string, limit int) ([]Stored, err
 				return err
 			}
 			name := kv.DecodeKey(x.Key).String()
-			s, err := b.get(rd, name, x.Value.Latest, x.Value.Latest)
+			s, err := b.describe(rd, name, x.Value.Latest, x.Value.Latest)
 			if err != nil {
 				return err
 			}
-			s.Source = nil
 			found = append(found, s)
 		}
 		out = found
@@ -113,11 +112,10 @@ func (b *Book) Versions(ctx context.Context, name string, before uint64, limit i
 			if err != nil {
 				return err
 			}
-			s, err := b.get(rd, name, x.Value.Version, n.Latest)
+			s, err := b.describe(rd, name, x.Value.Version, n.Latest)
 			if err != nil {
 				return err
 			}
-			s.Source = nil
 			d := kv.DecodeKey(x.Key)
 			_ = d.String()
 			found, last = append(found, s), d.Uint()
@@ -132,7 +130,7 @@ func (b *Book) Versions(ctx context.Context, name string, before uint64, limit i
 }
 
 // Document returns a version as it is registered, the latest when version is empty; nil
-// when it is not.
+// when it is not. It has no source: see [Book.Get].
 func (b *Book) Document(name, version string) *Document {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -143,7 +141,43 @@ func (b *Book) Document(name, version string) *Document {
 	if version == "" {
 		version = s.latest
 	}
-	return s.versions[version]
+	if v := s.versions[version]; v != nil {
+		return v.doc
+	}
+	return nil
+}
+
+// usable reports a version that is kept and cannot be used.
+func (b *Book) usable(name, version string) error {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if s := b.names[name]; s != nil && s.failed[version] != nil {
+		return &UnusableError{Name: name, Version: version, Err: s.failed[version]}
+	}
+	return nil
+}
+
+// known describes a registered version without reading the store.
+func (b *Book) known(name, version, latest string) (Stored, bool) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s := b.names[name]
+	if s == nil || s.versions[version] == nil {
+		return Stored{}, false
+	}
+	v := s.versions[version]
+	return Stored{Name: name, Version: version, Origin: v.origin, CreatedAt: v.created, Latest: version == latest,
+		Title: v.doc.Title(), Steps: v.doc.steps, Digest: v.doc.digest}, true
+}
+
+// describe is a version without its Source.
+func (b *Book) describe(rd kv.Reader, name, version, latest string) (Stored, error) {
+	if s, ok := b.known(name, version, latest); ok {
+		return s, nil
+	}
+	s, err := b.get(rd, name, version, latest)
+	s.Source = nil
+	return s, err
 }
 
 // latest returns the version that new runs use, or empty.
@@ -158,7 +192,10 @@ func (b *Book) latest(name string) string {
 
 // Prepare checks the input of a start against the document that it would use, adds the
 // labels and fixes the version. A definition that is not the book's is left alone. Its
-// error is a [saga.InputError].
+// error is a [saga.InputError], or an [UnusableError].
+//
+// The engine checks the input of every start of a document too, and adds its labels,
+// that of a rerun among them.
 func (b *Book) Prepare(req *saga.StartRequest) error {
 	version := req.Version
 	if version == "" {
@@ -166,7 +203,7 @@ func (b *Book) Prepare(req *saga.StartRequest) error {
 	}
 	d := b.Document(req.Definition, version)
 	if d == nil || version == "" {
-		return nil
+		return b.usable(req.Definition, version)
 	}
 	req.Version = version
 	return d.Prepare(req)

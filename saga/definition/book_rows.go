@@ -9,6 +9,10 @@ import (
 	"onced/kv/invariant"
 )
 
+// MaxVersions is the most versions of a name that are taken from the API: each is kept
+// for ever, and in memory. Files, which are the operator's, may have more.
+const MaxVersions = 1000
+
 // nameRow is what is known of a name: which version new runs use, how many there are,
 // and the number of the last one that was numbered.
 type nameRow struct {
@@ -81,6 +85,10 @@ func decide(rd kv.Reader, d *Document, from Origin) (p plan, err error) {
 		if p.version, err = p.name.number(rd, d.name); err != nil {
 			return p, err
 		}
+	}
+	if from != FromFile && p.name.Count >= MaxVersions {
+		return p, &ConflictError{Name: d.name, Problem: fmt.Sprintf("has %d versions, which is the most; "+
+			"give it another name, or let a file of the configuration have it", p.name.Count)}
 	}
 	p.create, p.move = true, true
 	p.name.Count++

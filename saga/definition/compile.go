@@ -87,7 +87,7 @@ func (d *Document) Compile(t Target, deps Deps) (*saga.Definition, error) {
 }
 
 func (d *Document) compile(t Target, deps Deps) *saga.Definition {
-	def := saga.New(d.name).Version(t.Version)
+	def := saga.New(d.name).Version(t.Version).Prepare(d.Prepare)
 	if d.deadline > 0 {
 		def.Deadline(d.deadline)
 	}
