@@ -72,12 +72,12 @@ type Engine struct {
 	mu      sync.Mutex
 	defs    map[defID]*registered
 	latest  map[string]*registered
-	drivers map[string]*driver         // runs that are worked on, or wait for a slot
-	waiters map[string][]chan struct{} // closed when the run needs a look
-	astray  map[place]int              // functions that go on past their time
-	commits expectations               // that are to come
-	asked   uint64                     // how often a look for runs that have a definition now was asked for
-	looking bool                       // there is somebody who looks for them
+	drivers map[string]*driver   // runs that are worked on, or wait for a slot
+	waiters map[string][]waiting // for what their runs come to
+	astray  map[place]int        // functions that go on past their time
+	commits expectations         // that are to come
+	asked   uint64               // how often a look for runs that have a definition now was asked for
+	looking bool                 // there is somebody who looks for them
 
 	serving  atomic.Bool
 	draining atomic.Bool
@@ -110,7 +110,7 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 	}
 	e := &Engine{store: s, cfg: cfg, epoch: s.Epoch(), defs: map[defID]*registered{},
 		latest: map[string]*registered{}, drivers: map[string]*driver{},
-		waiters: map[string][]chan struct{}{}, astray: map[place]int{}}
+		waiters: map[string][]waiting{}, astray: map[place]int{}}
 	c := &e.cfg
 	if c.Clock == nil {
 		c.Clock = kv.SystemClock()
@@ -221,8 +221,8 @@ func (e *Engine) definition(r *run) (*registered, error) {
 
 // Serve works on the runs until ctx ends. It first takes up what an earlier process
 // left, while new runs start already, and warns Config.Logger of definitions that runs
-// need and that are missing or have other steps. Then it drains: no call begins, those under
-// way may end within Config.Drain. It returns an error when it is called twice.
+// need and that are missing or have other steps. Then it drains: no call begins, those
+// under way may end within Config.Drain. It returns an error when it is called twice.
 func (e *Engine) Serve(ctx context.Context) error {
 	if e.serving.Swap(true) {
 		return errors.New("saga: Serve was called before; an Engine serves once")

@@ -352,7 +352,7 @@ func (c *change) announce(to class) {
 			e.cfg.Observer.RunChanged(info)
 		}
 		if to == classEnded || to == classHeld || to == classStuck {
-			e.notify(info.Run)
+			e.notify(r)
 		}
 		if due {
 			e.enqueue(info.Run, next)

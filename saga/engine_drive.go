@@ -13,6 +13,7 @@ import (
 // in this process is its own.
 type driver struct {
 	dirty bool    // the run has changed by other hands
+	told  bool    // who waited for the run has been told what it has come to
 	waits *ticket // for its slot; nil when it has one
 }
 

@@ -185,38 +185,67 @@ func (e *Engine) FindKey(ctx context.Context, k RunKey) (v *RunView, err error) 
 func (e *Engine) Wait(ctx context.Context, id string) (*RunView, error) {
 	served, stop := e.servedSoon()
 	defer stop()
-	for {
-		wake := make(chan struct{})
-		e.mu.Lock()
-		e.waiters[id] = append(e.waiters[id], wake)
-		e.mu.Unlock()
-		v, r, err := e.get(ctx, id)
-		if err != nil {
-			e.forget(id, wake)
-			return nil, err
-		}
-		if s := r.state.Status; s.Terminal() || s == machine.Held || s == machine.Stuck {
-			e.forget(id, wake)
-			return v, r.failure()
+	for first := true; ; first = false {
+		wake, under := e.await(id)
+		var v *RunView
+		if !under || !first { // woken without a run: what it has come to may have been lost
+			seen, r, err := e.get(ctx, id)
+			if err != nil {
+				e.forget(id, wake)
+				return nil, err
+			}
+			if s := r.state.Status; s.Terminal() || s == machine.Held || s == machine.Stuck {
+				e.forget(id, wake)
+				return seen, r.failure()
+			}
+			v = seen
 		}
 		select {
-		case <-wake:
+		case r := <-wake:
+			if r != nil { // as it was stored: it has no corrections yet
+				return e.view(r, e.cfg.Clock.Now()), r.failure()
+			}
 		case <-served:
 			e.forget(id, wake)
 			if served = nil; !e.serving.Load() {
-				return v, fmt.Errorf("%w: run %s is stored", ErrNotServing, id)
+				v, _, err := e.get(ctx, id)
+				if err == nil {
+					err = fmt.Errorf("%w: run %s is stored", ErrNotServing, id)
+				}
+				return v, err
 			}
 		case <-ctx.Done():
 			e.forget(id, wake)
+			if v == nil {
+				var err error
+				if v, _, err = e.get(context.WithoutCancel(ctx), id); err != nil {
+					return nil, err
+				}
+			}
 			return v, fmt.Errorf("saga: run %s goes on%s: %w", id, e.notWoken(id), context.Cause(ctx))
 		}
 	}
 }
 
-func (e *Engine) forget(id string, wake chan struct{}) {
+// waiting gets the run that ended or needs a person; closed without one it means that
+// the run needs a look.
+type waiting chan *run
+
+// await registers one that waits. under is true when the run is worked on and has come
+// to nothing yet: then it need not be looked at first.
+func (e *Engine) await(id string) (wake waiting, under bool) {
+	wake = make(waiting, 1)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	left := slices.DeleteFunc(e.waiters[id], func(c chan struct{}) bool { return c == wake })
+	e.waiters[id] = append(e.waiters[id], wake)
+	d := e.drivers[id]
+	return wake, d != nil && !d.told
+}
+
+func (e *Engine) forget(id string, wake waiting) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	left := slices.DeleteFunc(e.waiters[id], func(c waiting) bool { return c == wake })
 	if e.waiters[id] = left; len(left) == 0 {
 		delete(e.waiters, id)
 	}
@@ -225,24 +254,27 @@ func (e *Engine) forget(id string, wake chan struct{}) {
 // notifyAll has everybody who waits look again.
 func (e *Engine) notifyAll() {
 	e.mu.Lock()
-	waiting := e.waiters
-	e.waiters = map[string][]chan struct{}{}
+	all := e.waiters
+	e.waiters = map[string][]waiting{}
 	e.mu.Unlock()
-	for _, of := range waiting {
+	for _, of := range all {
 		for _, c := range of {
 			close(c)
 		}
 	}
 }
 
-// notify wakes who waits for the run.
-func (e *Engine) notify(id string) {
+// notify tells who waits for the run what it has come to. r is no more changed.
+func (e *Engine) notify(r *run) {
 	e.mu.Lock()
-	waiting := e.waiters[id]
-	delete(e.waiters, id)
+	wakes := e.waiters[r.id]
+	delete(e.waiters, r.id)
+	if d := e.drivers[r.id]; d != nil {
+		d.told = true
+	}
 	e.mu.Unlock()
-	for _, c := range waiting {
-		close(c)
+	for _, c := range wakes {
+		c <- r
 	}
 }
 
