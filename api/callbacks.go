@@ -107,7 +107,7 @@ func (c *Callbacks) open(token string) (callback, bool) {
 
 // signalAnswer is the answer of signals and callbacks. It holds nothing of the run.
 type signalAnswer struct {
-	Outcome string `json:"outcome"` // accepted, repeated or ignored
+	Outcome string `json:"outcome"` // accepted, repeated, contradicts or ignored
 }
 
 // The outcomes of signals and callbacks.
@@ -115,6 +115,8 @@ const (
 	signalAccepted = "accepted" // it counts
 	signalRepeated = "repeated" // the same was known
 	signalIgnored  = "ignored"  // it says neither done nor refused
+	// It denies the end of the run, which stays as it is; a person has to look at it.
+	signalContradicts = "contradicts"
 )
 
 // signal answers POST /v1/runs/{id}/signals/{step}.
@@ -137,6 +139,11 @@ func (s *Server) signal(c echo.Context) error {
 		return err
 	}
 	sig := saga.Signal{Step: c.Param("step")}
+	if awaits, known := s.sagas.Engine.Awaits(v, sig.Step); known && !awaits && !who.Can(auth.RunsOperate) {
+		return aboutRun(c, problem.New(problem.WrongState, "the step "+cutText(sig.Step)+" has no await: its "+
+			"reply and its look-up say what became of it; where nobody knows, an operator says so with "+
+			"mark_done or mark_not_done"))
+	}
 	if !owner {
 		sig.Actor = who.Name
 	}
@@ -147,9 +154,9 @@ func (s *Server) signal(c echo.Context) error {
 	if err != nil {
 		return aboutRun(c, err)
 	}
-	status := http.StatusAccepted
-	if outcome == signalRepeated {
-		status = http.StatusOK
+	status := http.StatusOK
+	if outcome == signalAccepted {
+		status = http.StatusAccepted
 	}
 	return s.json(c, status, signalAnswer{Outcome: outcome})
 }
@@ -274,6 +281,15 @@ func (s *Server) pass(
 	said := machine.OutcomeDone
 	if sig.Refused {
 		said = machine.OutcomeRefused
+	}
+	if v.State.Status.Terminal() {
+		now, err := s.sagas.Engine.Get(c.Request().Context(), v.Run)
+		if err != nil {
+			return "", err
+		}
+		if now.Contradictions[sig.Step].Outcome == said {
+			return signalContradicts, nil
+		}
 	}
 	i := v.State.Find(sig.Step)
 	if i >= 0 && v.State.Steps[i].Signal == said || !sig.Refused && v.Corrections[sig.Step] != "" {

@@ -257,6 +257,66 @@ func TestSignalsComeEarlyAndTwice(t *testing.T) {
 	})
 }
 
+// A client settles by signal what waits for one. The word about another step, whose
+// outcome nobody knows, is an operator's.
+func TestClientsSignalOnlyWhatAwaitsASignal(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		r.set("order", "always", "dropped")
+		path := r.started("pay", "k")
+		r.state(path, "running")
+		r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, "")
+		before := r.state(path, "held")
+		for _, outcome := range []string{"done", "refused"} {
+			a := r.ask("acme", "POST "+path+"/signals/order", map[string]any{"outcome": outcome}).
+				want(t, 409, "wrong_state")
+			if !strings.Contains(a.problem.Detail, "mark_done") || !strings.Contains(a.problem.Detail,
+				"operator") {
+				t.Errorf("it says no remedy: %s", a.raw)
+			}
+		}
+		if r.see(path).header.Get("ETag") != before.header.Get("ETag") {
+			t.Error("a refused word has changed the run")
+		}
+		r.ask("operator", "POST "+path+"/signals/order", map[string]any{"outcome": "done",
+			"reason": "seen in their book"}).want(t, 202, "")
+		if a := r.state(path, "completed"); !strings.Contains(string(a.raw),
+			"operator: done: seen in their book") {
+			t.Errorf("the history does not say who and why: %s", a.raw)
+		}
+	})
+}
+
+// A word that denies the end of a run is not answered as if it counted: the answer and the
+// run say so, by signal and by callback, each time.
+func TestAWordThatDeniesTheEndIsAnsweredSo(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		path := r.started("pay", "k")
+		r.state(path, "running")
+		r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, "")
+		before := r.state(path, "completed")
+		refused := map[string]any{"outcome": "refused", "reason": "charged back"}
+		for i := range 2 {
+			for _, a := range []answer{r.ask("", "POST "+r.callbackOf(path), refused),
+				r.ask("acme", "POST "+path+"/signals/charge", refused)} {
+				if a.want(t, 200, "").text("outcome") != "contradicts" {
+					t.Errorf("%d: %s", i, a.raw)
+				}
+			}
+		}
+		if a := r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, ""); a.text("outcome") != "repeated" {
+			t.Errorf("the word that fits: %s", a.raw)
+		}
+		a := r.state(path, "completed")
+		if !strings.Contains(fmt.Sprint(a.at("contradictions")), "outcome:refused step:charge") {
+			t.Errorf("the run does not say it: %s", a.raw)
+		}
+		if a.header.Get("ETag") == before.header.Get("ETag") || fmt.Sprint(a.at("revision")) !=
+			fmt.Sprint(before.at("revision")) {
+			t.Errorf("ETag %s, before %s", a.header.Get("ETag"), before.header.Get("ETag"))
+		}
+	})
+}
+
 // Whatever is not exactly a token of this store opens nothing, and reads nothing.
 func TestCallbackTokensCannotBeMade(t *testing.T) {
 	inSagas(t, func(t *testing.T, r *sagaRig) {

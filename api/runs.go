@@ -276,14 +276,15 @@ func (s *Server) showRun(c echo.Context, status int, v *saga.RunView) error {
 	return s.json(c, status, viewRun(v, seesRunContent(caller(c), v)))
 }
 
-// runETag is the revision, and how many corrections an ended run has. A run that is
-// no longer kept has none.
+// runETag is the revision, and how many corrections and contradictions an ended run has.
+// A run that is no longer kept has none.
 func runETag(v *saga.RunView) string {
+	late := len(v.Corrections) + len(v.Contradictions)
 	switch {
 	case v.Revision == 0:
 		return ""
-	case len(v.Corrections) > 0:
-		return `"` + strconv.FormatUint(v.Revision, 10) + "." + strconv.Itoa(len(v.Corrections)) + `"`
+	case late > 0:
+		return `"` + strconv.FormatUint(v.Revision, 10) + "." + strconv.Itoa(late) + `"`
 	}
 	return versionETag(v.Revision)
 }

@@ -23,6 +23,7 @@ type runView struct {
 	Parent      string            `json:"parent,omitempty"`
 	Link        string            `json:"link,omitempty"`
 	Corrections []correctionView  `json:"corrections,omitempty"`
+	Contradicts []contradictView  `json:"contradictions,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	CreatedAt   string            `json:"created_at,omitempty"`
 	UpdatedAt   string            `json:"updated_at,omitempty"`
@@ -45,6 +46,13 @@ type runView struct {
 type correctionView struct {
 	Step string `json:"step"`
 	Run  string `json:"run"`
+}
+
+// contradictView is a word that denies the end of the run.
+type contradictView struct {
+	Step    string `json:"step"`
+	Outcome string `json:"outcome"`
+	At      string `json:"at"`
 }
 
 // nextView is the call that a run wants next.
@@ -103,6 +111,11 @@ func viewRun(v *saga.RunView, content bool) *runView {
 		HoldStep:   stepName(s, s.HoldStep), Dropped: v.Dropped}
 	for _, step := range slices.Sorted(maps.Keys(v.Corrections)) {
 		out.Corrections = append(out.Corrections, correctionView{Step: step, Run: v.Corrections[step]})
+	}
+	for _, step := range slices.Sorted(maps.Keys(v.Contradictions)) {
+		x := v.Contradictions[step]
+		out.Contradicts = append(out.Contradicts, contradictView{Step: step, Outcome: x.Outcome.String(),
+			At: instant(x.At)})
 	}
 	switch {
 	case v.Next.Kind != 0:

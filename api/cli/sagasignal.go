@@ -53,7 +53,7 @@ func sagaSignal(ctx context.Context, c *call) error {
 	if c.text("yes") != "true" {
 		return c.previewSignal(ctx, cl, outcome)
 	}
-	repeated, err := cl.SignalRun(ctx, id, step, client.Signal{Outcome: outcome, Data: data,
+	answered, err := cl.SignalRun(ctx, id, step, client.Signal{Outcome: outcome, Data: data,
 		Reason: c.text("reason")})
 	if err != nil {
 		return err
@@ -63,11 +63,16 @@ func sagaSignal(ctx context.Context, c *call) error {
 		Step     string `json:"step"`
 		Outcome  string `json:"outcome"`
 		Repeated bool   `json:"repeated"`
-	}{id, step, outcome, repeated}
+		Answer   string `json:"answer"`
+	}{id, step, outcome, answered == client.SignalRepeated, answered}
 	return c.printOne(answer, func(w io.Writer) error {
 		how := "taken"
-		if repeated {
+		switch answered {
+		case client.SignalRepeated:
 			how = "known already"
+		case client.SignalContradicts:
+			how = "which contradicts the end of the run: that stays as it is, so look at it with onced saga show " +
+				id
 		}
 		_, err := fmt.Fprintf(w, "step %s of run %s: %s, %s\n", step, id, outcome, how)
 		return err

@@ -35,35 +35,37 @@ type StartRun struct {
 // compensated, held, stuck or closed. Fields that the caller's role may not see are
 // empty.
 type Run struct {
-	ID          string            `json:"id"`                    // names it in the API
-	Definition  string            `json:"definition"`            // what it is a run of
-	Version     string            `json:"version,omitempty"`     // of the definition
-	Principal   string            `json:"principal,omitempty"`   // whose it is
-	Key         string            `json:"key"`                   // the business key
-	Round       uint64            `json:"round"`                 // counts new beginnings of the key
-	State       string            `json:"state"`                 // how far it has come
-	Revision    uint64            `json:"revision,omitempty"`    // rises with every change
-	Expired     bool              `json:"expired,omitempty"`     // only what is known of its key is left
-	Parent      string            `json:"parent,omitempty"`      // the run that it repeats or corrects
-	Link        string            `json:"link,omitempty"`        // rerun or correction
-	Corrections []Correction      `json:"corrections,omitempty"` // runs that undo what became known late
-	Labels      map[string]string `json:"labels,omitempty"`      // for finding it
-	CreatedAt   time.Time         `json:"created_at,omitzero"`   // when it began
-	UpdatedAt   time.Time         `json:"updated_at,omitzero"`   // when it last changed
-	EndedAt     time.Time         `json:"ended_at,omitzero"`     // when it ended
-	DeadlineAt  time.Time         `json:"deadline_at,omitzero"`  // when it is undone
-	Undoing     bool              `json:"undoing,omitempty"`     // it is being undone
-	Cause       string            `json:"cause,omitempty"`       // why it is undone
-	FailedStep  string            `json:"failed_step,omitempty"` // where it failed
-	Hold        string            `json:"hold,omitempty"`        // why it waits for a person
-	HoldStep    string            `json:"hold_step,omitempty"`   // at which step
-	Reason      string            `json:"reason,omitempty"`      // cause or hold for people
-	Next        *NextCall         `json:"next,omitempty"`        // the call it wants next
-	WakesAt     time.Time         `json:"wakes_at,omitzero"`     // when time changes it, without a call
-	Steps       []Step            `json:"steps,omitempty"`       // in their order
-	Input       json.RawMessage   `json:"input,omitempty"`       // what it was started with
-	History     []HistoryEntry    `json:"history,omitempty"`     // what happened; not in lists
-	Dropped     int               `json:"history_dropped,omitempty"`
+	ID          string       `json:"id"`                    // names it in the API
+	Definition  string       `json:"definition"`            // what it is a run of
+	Version     string       `json:"version,omitempty"`     // of the definition
+	Principal   string       `json:"principal,omitempty"`   // whose it is
+	Key         string       `json:"key"`                   // the business key
+	Round       uint64       `json:"round"`                 // counts new beginnings of the key
+	State       string       `json:"state"`                 // how far it has come
+	Revision    uint64       `json:"revision,omitempty"`    // rises with every change
+	Expired     bool         `json:"expired,omitempty"`     // only what is known of its key is left
+	Parent      string       `json:"parent,omitempty"`      // the run that it repeats or corrects
+	Link        string       `json:"link,omitempty"`        // rerun or correction
+	Corrections []Correction `json:"corrections,omitempty"` // runs that undo what became known late
+	// Contradictions are words that came after the end and deny it.
+	Contradictions []Contradiction   `json:"contradictions,omitempty"`
+	Labels         map[string]string `json:"labels,omitempty"`      // for finding it
+	CreatedAt      time.Time         `json:"created_at,omitzero"`   // when it began
+	UpdatedAt      time.Time         `json:"updated_at,omitzero"`   // when it last changed
+	EndedAt        time.Time         `json:"ended_at,omitzero"`     // when it ended
+	DeadlineAt     time.Time         `json:"deadline_at,omitzero"`  // when it is undone
+	Undoing        bool              `json:"undoing,omitempty"`     // it is being undone
+	Cause          string            `json:"cause,omitempty"`       // why it is undone
+	FailedStep     string            `json:"failed_step,omitempty"` // where it failed
+	Hold           string            `json:"hold,omitempty"`        // why it waits for a person
+	HoldStep       string            `json:"hold_step,omitempty"`   // at which step
+	Reason         string            `json:"reason,omitempty"`      // cause or hold for people
+	Next           *NextCall         `json:"next,omitempty"`        // the call it wants next
+	WakesAt        time.Time         `json:"wakes_at,omitzero"`     // when time changes it, without a call
+	Steps          []Step            `json:"steps,omitempty"`       // in their order
+	Input          json.RawMessage   `json:"input,omitempty"`       // what it was started with
+	History        []HistoryEntry    `json:"history,omitempty"`     // what happened; not in lists
+	Dropped        int               `json:"history_dropped,omitempty"`
 
 	// ETag is the answer's, for [Act]; lists do not set it.
 	ETag string `json:"-"`
@@ -78,6 +80,13 @@ func (r *Run) Ended() bool {
 
 // NeedsPerson reports that the run waits for an operator.
 func (r *Run) NeedsPerson() bool { return r.State == "held" || r.State == "stuck" }
+
+// Contradiction is a word that denies the end of a run.
+type Contradiction struct {
+	Step    string    `json:"step"`
+	Outcome string    `json:"outcome"` // done or refused
+	At      time.Time `json:"at"`      // when it came first
+}
 
 // Correction is a run that undoes a step of another.
 type Correction struct {
@@ -220,15 +229,23 @@ type Signal struct {
 	At time.Time `json:"at,omitzero"`
 }
 
-// SignalRun reports what became of a step. repeated is true when the same was known.
-// It may be repeated after any error.
-func (c *Client) SignalRun(ctx context.Context, id, step string, s Signal) (repeated bool, err error) {
+// The answers of SignalRun.
+const (
+	SignalAccepted    = "accepted"    // it counts
+	SignalRepeated    = "repeated"    // the same was known
+	SignalContradicts = "contradicts" // it denies the end of the run, which stays as it is
+)
+
+// SignalRun reports what became of a step. A client's token may do so for steps that
+// have an await; for another one the problem is wrong_state. The outcome is one of the
+// answers above. It may be repeated after any error.
+func (c *Client) SignalRun(ctx context.Context, id, step string, s Signal) (outcome string, err error) {
 	var out struct {
 		Outcome string `json:"outcome"`
 	}
 	_, err = c.do(ctx, call{method: http.MethodPost, body: s,
 		path: runPath(id, "/signals/"+url.PathEscape(step))}, &out)
-	return out.Outcome == "repeated", err
+	return out.Outcome, err
 }
 
 // Act is an operator's act on a run.

@@ -128,11 +128,11 @@ func TestRunsOverTheClient(t *testing.T) {
 	if _, err := shop.StartRun(ctx, start("2", `1.5`, 0)); client.Code(err) != problem.Mismatch {
 		t.Errorf("another input: %v", err)
 	}
-	for i, want := range []bool{false, true} {
-		repeated, err := shop.SignalRun(ctx, run.ID, "delivery", client.Signal{Outcome: "done",
+	for i, want := range []string{client.SignalAccepted, client.SignalRepeated} {
+		outcome, err := shop.SignalRun(ctx, run.ID, "delivery", client.Signal{Outcome: "done",
 			Data: json.RawMessage(`{"at":"door"}`), At: time.Now()})
-		if err != nil || repeated != want {
-			t.Errorf("signal %d: %v, %v", i, repeated, err)
+		if err != nil || outcome != want {
+			t.Errorf("signal %d: %v, %v", i, outcome, err)
 		}
 	}
 	run, err = shop.GetRun(ctx, run.ID, 30*time.Second)
