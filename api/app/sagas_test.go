@@ -277,7 +277,7 @@ func TestDefinitionsOfTheStoreAreKnownAtTheNextStart(t *testing.T) {
 	}
 }
 
-func TestUpkeepRemovesRunsAfterTheirRetention(t *testing.T) {
+func TestA2_39_UpkeepRemovesRunsAfterTheirRetention(t *testing.T) {
 	o, c, clock := options(t, "sagas: {retention: 2h}\n"), newCallee(), testclock.Over(kv.SystemClock())
 	o.Clock = clock
 	d := c.definition()

@@ -190,7 +190,7 @@ func TestProcessReloadsOnSIGHUP(t *testing.T) {
 	}
 }
 
-func TestASecondProcessOnTheSameDataIsRefusedInTime(t *testing.T) {
+func TestA2_18_ASecondProcessOnTheSameDataIsRefusedInTime(t *testing.T) {
 	p := spawn(t, "")
 	path, _ := program()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

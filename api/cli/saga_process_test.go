@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,40 +57,40 @@ func (p *process) cli(token string, words ...string) result {
 	return run(p.t, append([]string{"ONCED_URL=http://" + p.addr, "ONCED_TOKEN=" + token}, words...)...)
 }
 
-// holdCharges makes c keep charges waiting until answer is called; arrived says when the
-// first comes after that. Those kept waiting are heard too, their keys are of "held".
+// holdCharges makes c keep charges waiting until answer is called; arrived tells of each
+// charge when it came. The keys of those that are kept waiting are those of "held".
 func holdCharges(c *callee) (answer func(), arrived <-chan time.Time) {
-	c.heard = make(chan string, 1000)
-	hold, first := make(chan struct{}), make(chan time.Time, 1)
-	var once sync.Once
+	hold, came := make(chan struct{}), make(chan time.Time, 1000)
 	inner := c.Config.Handler
 	c.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/charges" {
+			came <- time.Now()
 			select {
 			case <-hold:
-				once.Do(func() { first <- time.Now() })
 			default: // the process will be killed before the answer
 				c.mu.Lock()
 				c.keys["held"] = append(c.keys["held"], r.Header.Get("Idempotency-Key"))
 				c.mu.Unlock()
-				c.heard <- r.URL.Path
 				<-hold
 				return
 			}
 		}
 		inner.ServeHTTP(w, r)
 	})
-	return func() { close(hold) }, first
+	return func() { close(hold) }, came
 }
 
 // Runs that were under way when the process was killed go on at the next start by
-// themselves, and at once; no effect happens twice.
-func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
-	const runs = 20
+// themselves, within a second of the opening of the port; no effect happens twice. The
+// process is killed several times and the median is held against the second: a single
+// start may be slowed by whatever else a machine of tests does.
+func TestA2_17_A2_19_ProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
+	const runs, kills = 20, 5
 	c := newCallee(t)
 	answer, arrived := holdCharges(c)
 	text := strings.Replace(checkout(c.URL), "- name: charge\n", "- name: charge\n  repeatable: 24h\n"+
 		"  settles_after: 10ms\n", 1)
+	text = strings.Replace(text, "retry: {attempts: 2,", "retry: {attempts: 100,", 1)
 	folder := t.TempDir()
 	writeFile(t, filepath.Join(folder, "checkout.yaml"), text)
 	p := spawn(t, "sagas: {definitions: ["+folder+"]}\nsecrets: {shop: {value: hush-hush}}\n")
@@ -100,25 +99,29 @@ func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
 		p.cli(token, "saga", "start", "checkout", "order-"+strconv.Itoa(i), `--input={"order":"o"}`).
 			want(t, ExitOK, "started: running")
 	}
-	for charged := 0; charged < runs; { // all have sent the charge
-		if <-c.heard == "/charges" {
-			charged++
+	for range runs { // all have sent the charge
+		<-arrived
+	}
+	log := ""
+	var took []time.Duration
+	for kill := range kills {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		log += p.errs.String()
+		if kill == kills-1 {
+			answer()
+		}
+		opened := p.again()
+		// Before anybody has asked for anything; it may come before our look at the port.
+		took = append(took, (<-arrived).Sub(opened))
+		for range runs - 1 {
+			<-arrived
 		}
 	}
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-	answer()
-	killed := p.errs.String()
-	for len(c.heard) > 0 {
-		<-c.heard
-	}
-
-	opened := p.again()
-	// Before anybody has asked for anything; it may come before our look at the port.
-	took := (<-arrived).Sub(opened)
+	slices.Sort(took)
 	t.Logf("the first call came %v after the port was open", took)
-	if took > 10*time.Second { // milliseconds on an idle machine
-		t.Errorf("the first call came %v after the port was open", took)
+	if median := took[kills/2]; median > time.Second { // milliseconds on an idle machine
+		t.Errorf("the first call came %v after the port was open, in the median of %v", median, took)
 	}
 	var page client.RunPage
 	got := p.cli(token, "saga", "list", "--output=json")
@@ -141,10 +144,11 @@ func TestProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
 		}
 	}
 	slices.Sort(c.keys["held"])
-	if slices.Sort(c.keys["/charges"]); !slices.Equal(c.keys["held"], c.keys["/charges"]) {
+	held := slices.Compact(c.keys["held"])
+	if slices.Sort(c.keys["/charges"]); !slices.Equal(held, c.keys["/charges"]) {
 		t.Error("the charges were sent again with other keys")
 	}
-	if log := killed + p.errs.String(); strings.Contains(log, "hush") {
+	if log += p.errs.String(); strings.Contains(log, "hush") {
 		t.Errorf("a secret is logged: %s", log)
 	}
 }

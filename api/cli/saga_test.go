@@ -25,7 +25,6 @@ type callee struct {
 	keys  map[string][]string // by path
 	seen  []string            // all headers and bodies
 	plan  map[string][]int    // by path; the last status stays
-	heard chan string         // every call; nil is nobody
 }
 
 func newCallee(t *testing.T) *callee {
@@ -48,11 +47,7 @@ func (c *callee) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.plan[r.URL.Path] = p[1:]
 		}
 	}
-	heard := c.heard
 	c.mu.Unlock()
-	if heard != nil {
-		heard <- r.URL.Path
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, `{"id":"x-1"}`)
@@ -274,6 +269,29 @@ func TestActsOnRuns(t *testing.T) {
 	}
 }
 
+// A reply that says nothing the definition knows is shown with its body, and with the time
+// of the next try.
+func TestA2_02_AnUnclearReplyIsShown(t *testing.T) {
+	c := newCallee(t)
+	s, _ := sagaService(t, c)
+	c.answers("/a", http.StatusTeapot)
+	file := filepath.Join(t.TempDir(), "odd.yaml")
+	writeFile(t, file, "name: odd\nsteps:\n- name: a\n  call: {url: \""+c.URL+"/a\"}\n"+
+		"  repeatable: 24h\n  settles_after: 1h\n  retry: {first: 1h, most: 1h}\n")
+	s.cli("saga", "put", file).want(t, ExitOK)
+	got := s.cli("saga", "start", "odd", "o-1")
+	id := regexp.MustCompile(`run_\w+`).FindString(got.out)
+	row := regexp.MustCompile(`(?m)^a +\S+ +- +1 +yes +20\S+Z .*answered 418: \{"id":"x-1"\}`)
+	for got = s.cli("saga", "show", id); !strings.Contains(got.out, "418"); got = s.cli("saga", "show", id) {
+		if t.Context().Err() != nil {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if !row.MatchString(got.out) || !strings.Contains(got.out, "running") {
+		t.Errorf("%s", got.out)
+	}
+}
+
 func TestSagaPut(t *testing.T) {
 	c := newCallee(t)
 	s, folder := sagaService(t, c)
@@ -299,7 +317,7 @@ func TestSagaSignal(t *testing.T) {
 		"  call: {url: \""+c.URL+"/pay\", body: {back: \"${callback_url}\"}}\n"+
 		"  await: {for: 30m, done: \"${signal.body.ok}\", output: {ref: \"${signal.body.ref}\"}}\n"+
 		"  undo: {url: \""+c.URL+"/unpay\"}\n- name: end\n"+
-		"  call: {url: \""+c.URL+"/end/${steps.pay.signal.ref}\"}\n")
+		"  call: {url: \""+c.URL+"/end/${steps.pay.output.ref}\"}\n")
 	s.reload("definition", "wait")
 	got := s.cli("saga", "start", "wait", "w-1")
 	got.want(t, ExitOK, "started: running")
@@ -358,7 +376,7 @@ func (s *serving) reload(texts ...string) string {
 
 // A reload with a broken definition changes nothing and says where it is broken; a
 // changed one is a new version, and runs keep theirs.
-func TestReloadOfDefinitions(t *testing.T) {
+func TestA2_35_ReloadOfDefinitions(t *testing.T) {
 	c := newCallee(t)
 	s, folder := sagaService(t, c)
 	c.answers("/charges", http.StatusBadGateway)
