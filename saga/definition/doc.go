@@ -35,7 +35,7 @@
 //	    for: 30m
 //	    done: "${signal.body.status == 'succeeded'}"
 //	    refused: "${signal.body.status == 'failed'}"
-//	    output: {id: "${signal.body.id}"}  # steps.charge.signal; default: the whole body
+//	    output: {id: "${signal.body.id}"}  # default: the whole body
 //	    at: "${signal.body.time}"          # when it happened: RFC 3339 or seconds
 //	  undo: {url: …, body: {charge: "${output.id}"}}      # as call
 //	  check:                  # a look-up: as call without key and outcomes, GET by default
@@ -63,17 +63,21 @@
 // and $${ stands for ${ itself. The language is that of github.com/expr-lang/expr in a
 // part of it, with values of our own:
 //
-//   - Names: input, steps.<name>.output, steps.<name>.signal, output (in an undo, that
-//     of its own step), reply.status, reply.headers.<name>, reply.body, reply.text,
+//   - Names: input, steps.<name>.output (one value however the step ended: by its
+//     reply, its signal, its look-up or a person; so await.output and check.output have
+//     the same fields), steps.<name>.signal (what came with a signal, if one came),
+//     output (in an undo, that of its own step), reply.status, reply.headers.<name>, reply.body, reply.text,
 //     signal.body, secrets.<name>, run.id, run.key, run.round, run.definition,
 //     run.version, key, action_key (what an undo or a look-up is about), callback_url.
 //     Where a name has no meaning it is a problem of the document.
 //   - Operators: + - * == != < <= > >= && || ! and or not in contains startsWith
-//     endsWith matches ?: ?? and [ ] { } for lists and objects. There is no division:
-//     its result may not be exact.
+//     endsWith matches ?: ?? and [ ] { } for lists and objects. There is no /:
+//     its result may not be exact; div(x, y, 2) has 2 digits behind the point.
 //   - Functions: len lower upper trim split join base64 string decimal number sum min
-//     max, and filter map all any none one count find with a predicate: .sku == 'x'.
-//     decimal makes a number that is written as text, number one that is not.
+//     max round div, and filter map all any none one count find with a predicate:
+//     .sku == 'x'. decimal makes a number that is written as text, number one that is
+//     not. round(x, 2) and div(x, y, 2) have exactly so many digits behind the point, from
+//     0 to 20, and round a half away from zero.
 //   - Numbers are exact decimals; what is only passed on keeps its text.
 //   - A field that is missing is nil, also below one that is missing. A value that is
 //     nil where one is needed is an error, unless nil is written as a result: x ?? nil

@@ -47,6 +47,9 @@ func compileExpr(source string, env *env) (*expression, []problemAt) {
 		if e, ok := errors.AsType[*file.Error](err); ok {
 			at = e.From
 			err = errors.New(e.Message)
+			if strings.Contains(e.Message, `Operator("=")`) {
+				return nil, []problemAt{{at, "has a single =; compare with =="}}
+			}
 		}
 		return nil, []problemAt{{at, "is no expression: " + oneLine(err.Error())}}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -49,12 +50,15 @@ var predicateFuncs = map[string]*typ{"filter": listType, "map": listType, "all":
 	"none": boolType, "one": boolType, "count": numberType, "find": anyType}
 
 func functionNames() []string {
-	return append(sortedKeys(plainFuncs), sortedKeys(predicateFuncs)...)
+	return slices.Concat(sortedKeys(plainFuncs), sortedKeys(rounders), sortedKeys(predicateFuncs))
 }
 
 func (c *compiler) function(n ast.Node, name string, args []ast.Node) (evalFunc, *typ) {
 	if result, ok := predicateFuncs[name]; ok {
 		return c.predicate(n, name, args, result)
+	}
+	if rounders[name] > 0 {
+		return c.rounder(n, name, args)
 	}
 	f, ok := plainFuncs[name]
 	if !ok {
