@@ -2,6 +2,7 @@ package definition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -313,28 +314,39 @@ func set(names []namedText, s *scope, add func(name, value string)) error {
 	return nil
 }
 
+// awayError is what is not there now and may be later: a secret. What else is missing in
+// an expression stays so.
+type awayError struct{ error }
+
+// Unwrap returns the cause.
+func (e *awayError) Unwrap() error { return e.error }
+
 // newScope is what the call of a step sees.
 func (d *callDef) newScope(ctx context.Context, c *saga.Call, t *Target, deps *Deps) *scope {
 	s := &scope{call: c, input: c.Input}
 	s.secret = func(name string) (string, error) {
 		if deps.Secret == nil {
-			return "", fmt.Errorf("cannot be read: secret %q is not configured", name)
+			return "", &awayError{fmt.Errorf("cannot be read: secret %q is not configured", name)}
 		}
 		v, err := deps.Secret(ctx, SecretUse{Name: name, Definition: c.Definition, Step: c.Step,
 			Origin: t.Origin, Host: d.url.host})
 		if err != nil {
-			return "", fmt.Errorf("cannot be read: secret %q: %w", name, err)
+			return "", &awayError{fmt.Errorf("cannot be read: secret %q: %w", name, err)}
 		}
 		if v == "" {
-			return "", fmt.Errorf("cannot be read: secret %q is empty", name)
+			return "", &awayError{fmt.Errorf("cannot be read: secret %q is empty", name)}
 		}
 		return v, nil
 	}
 	s.callback = func() (string, error) {
 		if deps.CallbackURL == nil {
-			return "", fmt.Errorf("cannot be made: this program has no callbacks")
+			return "", &awayError{errors.New("cannot be made: this program has no callbacks")}
 		}
-		return deps.CallbackURL(CallbackUse{Run: c.Run, Step: c.Step, Round: c.Round})
+		u, err := deps.CallbackURL(CallbackUse{Run: c.Run, Step: c.Step, Round: c.Round})
+		if err != nil {
+			return "", &awayError{err}
+		}
+		return u, nil
 	}
 	return s
 }

@@ -201,7 +201,11 @@ func (r *runner) takeBack(ctx context.Context, c *saga.Call) error {
 func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Reply, error) {
 	req, err := d.request(s, &r.target)
 	if err != nil {
-		return nil, saga.Blocked(0, fmt.Errorf("the call was not made: %w", err))
+		err = fmt.Errorf("the call was not made: %w", err)
+		if _, mends := errors.AsType[*awayError](err); !mends && d == r.undo {
+			return nil, saga.Refused(err) // every try would render the same
+		}
+		return nil, saga.Blocked(0, err)
 	}
 	reply, err := r.deps.Caller.Ask(ctx, req)
 	if err != nil {

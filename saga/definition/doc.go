@@ -95,7 +95,8 @@
 //	a look-up that is not answered (3xx, 401, 407, 408,  it tells nothing: asked again,
 //	425, 429, 5xx), that none or two of done, refused    then held
 //	and absent claim, or that cannot be read
-//	an undo that cannot be rendered                      not done; then stuck
+//	an undo that cannot be rendered                      stuck at once; for a secret that
+//	                                                     is missing it is tried again first
 //
 // # What is guaranteed
 //

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"onced/saga"
-	"onced/saga/egress"
 )
 
 // MaxSource is the largest document, in bytes.
@@ -318,20 +317,3 @@ func (d *Document) Secrets() []string { return d.secrets }
 // Hosts returns the hosts, with port where one is given, that the document calls,
 // sorted.
 func (d *Document) Hosts() []string { return d.hosts }
-
-// CheckURLs asks about every URL of the document whether it may be called from that
-// origin; expressions in them are replaced. Use [egress.Client.Check] for ok.
-func (d *Document) CheckURLs(o Origin, ok func(*url.URL, egress.Trust) error) Problems {
-	var problems Problems
-	for _, u := range d.urls {
-		parsed, err := url.Parse(u.url)
-		if err == nil {
-			err = ok(parsed, o.trust())
-		}
-		if err != nil {
-			problems = append(problems, Problem{File: d.file, Line: u.line, Column: u.col, Field: u.field,
-				Message: err.Error()})
-		}
-	}
-	return problems.sorted()
-}

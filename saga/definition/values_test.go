@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"onced/saga"
+	"onced/saga/egress"
 	"onced/saga/machine"
 )
 
@@ -75,6 +76,62 @@ func TestAnUndoWithoutWhatItNeedsIsStuck(t *testing.T) {
 	v = r.end(v.Run)
 	r.want(v, machine.Stuck, callLoyalty+", "+callCharge)
 	r.wantHistory(v, "the call was not made: steps[1].undo.body.charge: ${output.id} is missing")
+	if st := v.State.Steps[1]; st.UndoSends != 1 {
+		t.Errorf("what cannot be rendered was tried %d times", st.UndoSends)
+	}
+}
+
+// A secret that is missing may come: the undo is tried again before it is stuck.
+func TestAnUndoWithoutItsSecretIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.goodShop()
+	r.plan[callOrder] = []answer{{status: 422, before: func() {
+		r.services.mu.Lock()
+		defer r.services.mu.Unlock()
+		delete(r.secrets, "loyalty")
+	}}}
+	src := strings.Replace(shop, "undo: {url: http://HOST/refunds,",
+		`undo: {url: http://HOST/refunds, headers: {A: "${secrets.loyalty}"},`, 1)
+	v := r.runs(src, shopInput)
+	r.want(v, machine.Stuck, callLoyalty+", "+callCharge+", "+callOrder)
+	if st := v.State.Steps[1]; st.UndoSends != 3 {
+		t.Errorf("it was tried %d times", st.UndoSends)
+	}
+}
+
+// Where the API may not call is told once for each host, with what to add where.
+func TestAHostThatIsNotPublicIsToldOnceWithTheRemedy(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, `name: a
+steps:
+- {name: a, call: {url: 'http://127.0.0.1:9300/a'}, undo: {url: 'http://127.0.0.1:9300/b'}}
+- {name: b, call: {url: 'http://10.0.0.1/c'}, undo: {url: 'http://127.0.0.1:9300/d'}}
+- {name: c, call: {url: 'http://8.8.8.8/e'}}
+`)
+	client, err := egress.New(egress.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := d.CheckURLs(FromAPI, client.Check)
+	if len(got) != 2 || got[0].Line != 3 || got[0].Field != "steps[0].call.url" || got[1].Line != 4 {
+		t.Fatalf("there are %v", got)
+	}
+	if want := "calls 127.0.0.1:9300, which is not a public address (loopback): add 127.0.0.1:9300 to " +
+		"sagas.allow_hosts in onced.yaml, or name the file in sagas.definitions (so do 2 calls more)"; got[0].
+		Message != want {
+		t.Errorf("it says %q", got[0].Message)
+	}
+	if got := d.CheckURLs(FromFile, client.Check); len(got) != 0 {
+		t.Errorf("of a file: %v", got)
+	}
+	allowed, err := egress.New(egress.Config{Allow: []string{"127.0.0.1:9300", "10.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.CheckURLs(FromAPI, allowed.Check); len(got) != 0 {
+		t.Errorf("the remedy does not help: %v", got)
+	}
 }
 
 func BenchmarkRequest(b *testing.B) {

@@ -116,6 +116,6 @@ type BlockedError struct {
 
 // Error names the address, why it is refused, and the remedy.
 func (e *BlockedError) Error() string {
-	return fmt.Sprintf("%s is not a public address (%s); an operator can allow it with allow_hosts",
+	return fmt.Sprintf("%s is not a public address (%s); an operator can add it to sagas.allow_hosts",
 		e.Addr, e.What)
 }
