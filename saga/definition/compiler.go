@@ -94,7 +94,7 @@ func (c *compiler) root(n *ast.IdentifierNode) (evalFunc, *typ) {
 	case n.Value == "input" && e.input != nil:
 		return (*scope).inputValue, e.input
 	case n.Value == "output" && e.output != nil:
-		return func(s *scope) (any, error) { return s.lookUp("output", s.call.Out) }, e.output
+		return func(s *scope) (any, error) { return s.outputOf(s.call.Step) }, e.output
 	case n.Value == "reply" && e.reply:
 		return c.fail(n, "reply stands for nothing by itself; write reply.status, reply.headers, "+
 			"reply.body or "+
@@ -202,7 +202,7 @@ func (c *compiler) ofStep(n, inner *ast.MemberNode, step, what string) (evalFunc
 	case what == "output":
 		return func(sc *scope) (any, error) { return sc.outputOf(step) }, s.output
 	case what == "signal" && s.signal:
-		return func(sc *scope) (any, error) { return sc.signalOf(step) }, anyType
+		return func(sc *scope) (any, error) { return sc.signalOf(step) }, s.came.with(true, s.came.secret)
 	case what == "signal":
 		return c.fail(n.Property, "step %s has no await, so it gets no signal", step)
 	}

@@ -227,7 +227,7 @@ func (c *checker) allSteps(s *section, d *Document) {
 func (c *checker) stepNames(n *node) {
 	c.steps = make([]stepType, len(n.items))
 	for i, item := range n.items {
-		c.steps[i].output = anyType
+		c.steps[i].output, c.steps[i].came = anyType, anyType
 		if item.kind != objectNode {
 			continue
 		}

@@ -26,8 +26,9 @@ type env struct {
 // stepType is what others may know of a step.
 type stepType struct {
 	name   string
-	output *typ
-	signal bool
+	output *typ // what it has come to, however it ended
+	signal bool // it awaits one
+	came   *typ // what comes with it
 }
 
 func (e *env) names() []string {

@@ -77,11 +77,12 @@ func (s *scope) lookUp(name string, raw []byte) (any, error) {
 
 func (s *scope) inputValue() (any, error) { return s.lookUp("input", s.input) }
 
+// outputOf is what a step has come to, however it ended.
 func (s *scope) outputOf(step string) (any, error) {
-	if step == s.call.Step {
-		return s.lookUp("output", s.call.Out)
+	raw, ok := s.call.Settled(step)
+	if !ok && step == s.call.Step {
+		raw = s.call.Out
 	}
-	raw, _ := s.call.Output(step)
 	return s.lookUp("output "+step, raw)
 }
 

@@ -21,11 +21,11 @@ steps:
     refused: "${signal.body.status == 'failed'}"
     output: {id: "${signal.body.id}"}
     at: "${signal.body.at ?? nil}"
-  undo: {url: http://HOST/refunds, body: {id: "${steps.charge.signal.id}"}}
+  undo: {url: http://HOST/refunds, body: {id: "${output.id}"}}
 - name: order
   call:
     url: http://HOST/orders
-    body: {charge: "${steps.charge.signal.id}", asked: "${steps.charge.output.asked}"}
+    body: {charge: "${steps.charge.output.id}", by: "${steps.charge.signal.id ?? 'none'}"}
 `
 
 // callback gives the body of a callback to a run, as the API does.
@@ -65,7 +65,7 @@ func TestAwaitIsFinishedByItsCallback(t *testing.T) {
 		}
 	}
 	r.want(r.end(run), machine.Completed, callCharge+", "+callOrder)
-	if got := r.sent(callOrder)[0]; !strings.HasSuffix(got, `{"charge":"ch_1","asked":true}`) {
+	if got := r.sent(callOrder)[0]; !strings.HasSuffix(got, `{"charge":"ch_1","by":"ch_1"}`) {
 		t.Errorf("the order was %s", got)
 	}
 	want := `{"tell":"https://onced.test/v1/callbacks/` + run + `-charge-1"}`
@@ -102,7 +102,7 @@ func TestTheUndoOfAnAwaitedStepSeesItsSignal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.plan[callOrder] = []answer{{status: 422}}
-	s := r.put(strings.Replace(slow, `, asked: "${steps.charge.output.asked}"`, "", 1))
+	s := r.put(slow)
 	run := r.start(s.Name, "o-1", "").Run
 	r.reach(run, waiting("charge"))
 	r.callback(run, `{"status": "succeeded", "id": "ch_1"}`)
@@ -186,5 +186,82 @@ func TestReadingOfCallbacks(t *testing.T) {
 		if s, _, err := full.ReadSignal("charge", []byte(body)); err != nil || !s.At.Equal(want) {
 			t.Errorf("%s is at %v, %v; want %v", body, s.At, err, want)
 		}
+	}
+}
+
+// What a step has come to has the fields that all ways to end it give; what only some
+// give may be missing, and so may the signal.
+func TestTheOutputOfAnAwaitedStepHasOneType(t *testing.T) {
+	t.Parallel()
+	const src = `name: a
+steps:
+- name: charge
+  call: {url: http://h/c, body: "${callback_url}"}
+  await: {done: "${signal.body.ok}", output: {id: "${signal.body.id}", fee: "${signal.body.fee}"}}
+  check: {url: http://h/c, done: "${reply.status == 200}", absent: "${reply.status == 404}",
+    output: {id: "${reply.body.id}", fee: "${reply.body.fee ?? nil}", more: "${reply.body.more}"}}
+  undo: {url: http://h/r, body: "${UNDO}"}
+- name: order
+  call: {url: http://h/o, body: "${ORDER}"}
+`
+	for _, c := range []struct{ undo, order, want string }{
+		{"output.id", "steps.charge.output.id", ""},
+		{"steps.charge.output.id", "steps.charge.output", ""},
+		{"output.id", "steps.charge.output.fee", "may be missing"},
+		{"output.id", "steps.charge.output.more", "may be missing"},
+		{"output.id", "steps.charge.output.fee ?? 0", ""},
+		{"output.id", "steps.charge.output.nr", "nr is not known"},
+		{"output.id", "steps.charge.signal.id", "steps.<name>.output is there however it ended"},
+		{"output.id", "steps.charge.signal", "may be missing"},
+		{"output.id", "steps.charge.signal.more ?? nil", "more is not known"},
+		{"output.id", "steps.charge.signal.id ?? nil", ""},
+		{"steps.charge.signal.id", "1", "may be missing"},
+		{"output.more", "1", "may be missing"},
+	} {
+		got := found(strings.NewReplacer("UNDO", c.undo, "ORDER", c.order).Replace(src))
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) || strings.Contains(got, "\n") {
+			t.Errorf("%s, %s: %s, want %s", c.undo, c.order, got, c.want)
+		}
+	}
+	for _, c := range [][2]string{{", fee: \"${reply.body.fee ?? nil}\"", "has no fee, which await.output"},
+		{",\n    output: {id: \"${reply.body.id}\", fee: \"${reply.body.fee ?? nil}\", more: \"${reply.body.more}\"}",
+			"the step has await.output, so say how it is read"}} {
+		less := strings.Replace(src, c[0], "", 1)
+		got := found(strings.NewReplacer("UNDO", "output.id", "ORDER", "1").Replace(less))
+		if less == src || !strings.Contains(got, c[1]) || strings.Contains(got, "\n") {
+			t.Errorf("without %s: %s", c[0], got)
+		}
+	}
+	safe := strings.Replace(src, "  undo:",
+		"  undo_when_absent: safe\n  output: {id: '${reply.body.id}'}\n  undo:", 1)
+	for undo, want := range map[string]string{"output.id": "may be missing", "output.id ?? nil": "",
+		"output.nr ?? nil": "nr is not known"} {
+		got := found(strings.NewReplacer("UNDO", undo, "ORDER", "1").Replace(safe))
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", undo, got, want)
+		}
+	}
+}
+
+// The look-up ends a step; the callback comes between two tries of the next one, which
+// are the same all the same.
+func TestALateCallbackDoesNotChangeWhatIsSent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	src := strings.Replace(slow, "    for: 1h\n", "    for: 5ms\n", 1)
+	src = strings.Replace(src, "  undo:", "  check: {url: http://HOST/look, done: '${reply.status == 200}',\n"+
+		"    output: {id: '${reply.body.id}'}}\n  undo:", 1)
+	src += "  retry: {first: 1ms, most: 1ms}\n"
+	r.plan["GET /look"] = []answer{{body: `{"id": "seen"}`}}
+	run := make(chan string, 1)
+	r.plan[callOrder] = []answer{{status: 429,
+		before: func() { r.callback(<-run, `{"status": "succeeded", "id": "told"}`) }}, {}}
+	s := r.put(src)
+	started := r.start(s.Name, "o-1", "")
+	run <- started.Run
+	r.want(r.end(started.Run), machine.Completed, callCharge+", GET /look, "+callOrder+", "+callOrder)
+	sent := r.sent(callOrder)
+	if len(sent) != 2 || sent[0] != sent[1] || !strings.HasSuffix(sent[0], `{"charge":"seen","by":"none"}`) {
+		t.Errorf("the tries are %q", sent)
 	}
 }

@@ -30,6 +30,7 @@ type checkDef struct {
 	call                  *callDef
 	done, refused, absent *expression
 	output                *valueTemplate
+	same                  bool // what it gives can stand for the output of the step
 }
 
 // awaitDef says how a signal is waited for and read.
@@ -61,17 +62,11 @@ func (c *checker) step(n *node, i int) *stepDef {
 	e := &env{input: c.input, steps: c.steps, own: d.name, key: true, run: true, secrets: c.secrets,
 		used: c.used, notifies: &c.notifies}
 	c.settings(s, d)
-	c.await(s, d, e)
-	c.action(s, d, e, i)
-	own := c.steps[i].output
-	if own == nil {
-		own = anyType
-	}
-	if d.undoWhenAbsent {
-		own = own.with(true, own.secret)
-	}
-	c.undo(s, d, e, own)
+	c.await(s, d, i)
+	c.action(s, d, e)
 	c.check(s, d, e)
+	c.settle(d, i)
+	c.undo(s, d, e, c.ownOutput(d, i))
 	c.whole(s, d, i == len(c.steps)-1)
 	return d
 }
@@ -124,7 +119,7 @@ func (c *checker) retry(n *node, field string, d *stepDef) {
 }
 
 // action reads the call of a step and what is kept of its reply.
-func (c *checker) action(s *section, d *stepDef, e *env, i int) {
+func (c *checker) action(s *section, d *stepDef, e *env) {
 	out := s.n.get("output")
 	n := s.get("call")
 	if n == nil {
@@ -154,9 +149,7 @@ func (c *checker) action(s *section, d *stepDef, e *env, i int) {
 	// Where nothing can settle an outcome, none is risked on an old connection.
 	d.call.fresh = !d.call.resend && !d.undoWhenAbsent && s.n.get("check") == nil
 	if out != nil {
-		if d.output = c.value(out, s.path("output"), replyEnv(e)); d.output != nil {
-			c.steps[i].output = d.output.typ
-		}
+		d.output = c.value(out, s.path("output"), replyEnv(e))
 	}
 }
 
@@ -205,32 +198,36 @@ func (c *checker) check(s *section, d *stepDef, e *env) {
 	if out != nil {
 		d.check.output = c.value(out, cs.path("output"), read)
 	}
-	c.sameOutput(cs, d, out)
+	d.check.same = c.sameOutput(cs, d, out)
 }
 
-// sameOutput makes sure that what a look-up finds can stand for what the call gives.
-func (c *checker) sameOutput(cs *section, d *stepDef, out *node) {
+// sameOutput makes sure that what a look-up finds can stand for what the step gives
+// otherwise.
+func (c *checker) sameOutput(cs *section, d *stepDef, out *node) bool {
+	main, key := d.mainOutput()
 	switch {
-	case d.output == nil || out == nil && !cs.lacks("output"):
-		return
-	case out == nil:
-		c.at(cs.n, cs.path("output"), "is missing; the step has an output, so say how it is read from the "+
-			"reply "+
-			"of the look-up")
-		return
+	case main == nil:
+		return true
+	case out == nil && cs.lacks("output"):
+		c.at(cs.n, cs.path("output"), "is missing; the step has %s, so say how it is read from the reply of "+
+			"the look-up", key)
+		return false
 	case d.check.output == nil:
-		return
+		return false
 	}
-	for _, name := range sortedKeys(d.output.typ.fields) {
+	same := true
+	for _, name := range sortedKeys(main.typ.fields) {
 		if f := d.check.output.typ.fields; f != nil && f[name] == nil {
-			c.at(out, cs.path("output"), "has no %s, which the output of the step has%s", name,
+			c.at(out, cs.path("output"), "has no %s, which %s of the step has%s", name, key,
 				didYouMean(name, sortedKeys(f)))
+			same = false
 		}
 	}
+	return same
 }
 
 // await reads how the signal of a step is waited for.
-func (c *checker) await(s *section, d *stepDef, e *env) {
+func (c *checker) await(s *section, d *stepDef, i int) {
 	n := s.get("await")
 	if n == nil {
 		return
@@ -250,7 +247,9 @@ func (c *checker) await(s *section, d *stepDef, e *env) {
 			"output out too")
 	}
 	if out := as.n.get("output"); out != nil {
-		d.await.output = c.value(out, as.path("output"), read)
+		if d.await.output = c.value(out, as.path("output"), read); d.await.output != nil {
+			c.steps[i].came = d.await.output.typ
+		}
 	}
 	if at := as.get("at"); at != nil {
 		if t := c.value(at, as.path("at"), read); t != nil {

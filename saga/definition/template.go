@@ -81,7 +81,8 @@ func (c *checker) placed(n *node, field string, x *expression, whole bool) bool 
 	case x.typ.kind == listKind || x.typ.kind == objectKind:
 		c.at(n, field, "has %s within a text; take a field of it", x.typ.kind)
 	case x.typ.maybe && !(whole && x.nilOK):
-		c.at(n, field, "may be missing: ${%s}; put ?? and a value behind it", x.shown())
+		c.at(n, field, "may be missing: ${%s}; put ?? and a value behind it%s", x.shown(),
+			x.instead())
 	default:
 		return true
 	}
@@ -168,8 +169,8 @@ func (c *checker) stringValue(n *node, t *valueTemplate, env *env) *valueTemplat
 	}
 	if x := single(parts); x != nil {
 		if x.typ.maybe && !x.nilOK {
-			c.at(n, t.field, "may be missing: ${%s}; put ?? and a value behind it, or ?? nil for null",
-				x.shown())
+			c.at(n, t.field, "may be missing: ${%s}; put ?? and a value behind it, or ?? nil for null%s",
+				x.shown(), x.instead())
 			return nil
 		}
 		t.x, t.typ = x, x.typ
