@@ -238,10 +238,10 @@ func (s *till) prepare() *timer.Runner {
 
 func (s *till) serve(timers *timer.Runner) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.ended = make(chan error, 2)
-	go func() { s.ended <- s.engine.Serve(ctx) }()
-	go func() { s.ended <- timers.Run(ctx) }()
+	ended, engine := make(chan error, 2), s.engine // of this start: another may come
+	s.cancel, s.ended = cancel, ended
+	go func() { ended <- engine.Serve(ctx) }()
+	go func() { ended <- timers.Run(ctx) }()
 }
 
 func (s *till) boot() { s.serve(s.prepare()) }
