@@ -88,8 +88,9 @@ type How struct {
 	// Trust is Guarded or Trusted.
 	Trust Trust
 	// Resend allows that the request is sent again, as it is, when a reused
-	// connection breaks: the callee honours its key, or it changes nothing. A request
-	// with a body then needs its GetBody.
+	// connection breaks: the callee honours its key, or it changes nothing. It is sent
+	// twice at most, the second time over a connection of its own. A request with a body
+	// then needs its GetBody.
 	Resend bool
 	// Fresh sends it over a connection that nothing was sent over before.
 	Fresh bool
@@ -98,7 +99,7 @@ type How struct {
 // The pools of connections of one level of trust.
 const (
 	once   = iota // reused connections, nothing is sent again
-	resend        // reused connections of HTTP/1.1 and 2, net/http may send again
+	resend        // reused connections of HTTP/1.1 and 2, it may be sent once more
 	fresh         // a connection for each request
 	pools
 )
@@ -183,14 +184,38 @@ func (c *Client) Send(r *http.Request, how How) (*http.Response, error) {
 		how.Trust = Guarded
 	}
 	pool := poolFor(r, how)
-	out := &sendonce.Handover{Shared: pool == resend}
+	out := &sendonce.Handover{Shared: pool == resend, OneReuse: pool == resend}
 	sent := r.WithContext(out.Watch(r.Context()))
 	if pool != resend {
 		sent.Header = sendonce.HideKeys(r.Header)
 	}
 	resp, err := c.send[how.Trust][pool].RoundTrip(sent)
+	if err == nil {
+		return resp, nil
+	}
+	wrote := out.Seal()
+	if out.Stopped() && r.Context().Err() == nil {
+		return c.again(r, how.Trust)
+	}
+	return nil, newError(r, wrote, err)
+}
+
+// again sends r a second time, over a connection of its own: the reused one broke, and
+// so may all others do that are idle, each after it has taken the request in.
+func (c *Client) again(r *http.Request, trust Trust) (*http.Response, error) {
+	out := &sendonce.Handover{}
+	sent := r.WithContext(out.Watch(r.Context()))
+	sent.Header = sendonce.HideKeys(r.Header)
+	var err error
+	if r.GetBody != nil {
+		if sent.Body, err = r.GetBody(); err != nil {
+			return nil, newError(r, true, err)
+		}
+	}
+	resp, err := c.send[trust][fresh].RoundTrip(sent)
 	if err != nil {
-		return nil, newError(r, out.Seal(), err)
+		out.Seal()
+		return nil, newError(r, true, err) // the first time it was sent
 	}
 	return resp, nil
 }

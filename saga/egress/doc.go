@@ -22,8 +22,10 @@
 // takes the request for repeatable: by its method, or because it carries an
 // Idempotency-Key. A callee that does not honour the key would be called twice. So:
 //
-//   - How.Resend allows it. The callee gets the same request with the same key, over
-//     HTTP/1.1 or HTTP/2.
+//   - How.Resend allows it, once. The callee gets the same request with the same key,
+//     over HTTP/1.1 or HTTP/2. net/http would try every idle connection in turn, and
+//     a callee that takes requests in and breaks would get it from each; here the
+//     second time is over a connection of its own, and there is no third.
 //   - Without it a request is sent over HTTP/1.1, and again only while no byte of it
 //     was handed to any connection. GET, HEAD, OPTIONS and TRACE, which net/http
 //     always repeats, then get a connection of their own.

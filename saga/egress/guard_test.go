@@ -278,7 +278,8 @@ func TestAllowProblems(t *testing.T) {
 
 func TestCheckURL(t *testing.T) {
 	for _, text := range []string{"ftp://h/", "//h/", "http:///p", "http://:80/", "http:h", "http://u@h/",
-		"https://u:p@h/", "http://h/#f", "http://h:/", "file:///etc/passwd", "gopher://h/"} {
+		"https://u:p@h/", "http://h/#f", "http://h:/", "http://h:0/", "https://h:99999/", "http://h:65536/",
+		"file:///etc/passwd", "gopher://h/"} {
 		u, err := url.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -287,7 +288,8 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("%s is taken", text)
 		}
 	}
-	for _, text := range []string{"http://h", "https://h:8443/p?q=1", "http://[::1]:80/", "http://h/%23"} {
+	for _, text := range []string{"http://h", "http://h:65535/", "http://h:1/", "https://h:8443/p?q=1",
+		"http://[::1]:80/", "http://h/%23"} {
 		u, err := url.Parse(text)
 		if err != nil {
 			t.Fatal(err)

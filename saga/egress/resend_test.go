@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -87,6 +88,61 @@ func TestSentOnce(t *testing.T) {
 		}
 		if got := s.requests(); c.header != "" && (len(got) != 3 || s.dialed() != 2) {
 			t.Errorf("%s: with Resend: %q over %d connections; want 3 requests over 2", name, got, s.dialed())
+		}
+	}
+}
+
+// TestSentTwiceAtMost: net/http would send a request that it takes for repeatable over
+// every idle connection in turn, as long as each takes it in and breaks.
+func TestSentTwiceAtMost(t *testing.T) {
+	const idle = 8
+	how := How{Trust: Trusted, Resend: true}
+	for _, method := range []string{"POST", "PUT", "GET"} {
+		arrived := make(chan string, 10*idle)
+		together := make(chan struct{})
+		s := newRaw(t, func(_ int, conn net.Conn, r *bufio.Reader) {
+			for i := range 2 {
+				req, err := readRequest(r)
+				if err != nil {
+					return
+				}
+				arrived <- req.Method + " " + req.Header.Get("Idempotency-Key")
+				if <-together; i == 0 && req.Header.Get("X-Last") == "" {
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") // as above
+					continue
+				}
+				return
+			}
+		})
+		body := map[bool]string{true: "b"}[method != "GET"]
+		make1 := func(last bool) *http.Request {
+			req := request(t, method, s.url(), body)
+			req.Header.Set("Idempotency-Key", "k")
+			if last {
+				req.Header.Set("X-Last", "yes")
+			}
+			return req
+		}
+		client := newClient(t, Config{})
+		var all sync.WaitGroup
+		for range idle { // each gets a connection of its own, for none is free before
+			all.Go(func() {
+				if _, _, err := client.get(make1(false), how); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for range idle {
+			<-arrived
+		}
+		close(together)
+		all.Wait()
+		client.fails(t, make1(true), how, Broken, true)
+		if n := len(arrived); n != 2 || <-arrived != method+" k" || <-arrived != method+" k" {
+			t.Errorf("%s: it arrived %d more times, want 2", method, n)
+		}
+		if s.dialed() != idle+1 {
+			t.Errorf("%s: %d connections, want the second send over a new one", method, s.dialed())
 		}
 	}
 }

@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
 // CheckURL reports what makes a URL one that nothing can be sent to: a scheme that
-// is not http or https, no host, a user or password, a fragment. The error's text
-// holds nothing of the URL, which may hold secrets.
+// is not http or https, no host, a port that is none, a user or password, a fragment.
+// The error's text holds nothing of the URL, which may hold secrets.
 func CheckURL(u *url.URL) error {
 	switch {
 	case u == nil:
@@ -26,8 +27,16 @@ func CheckURL(u *url.URL) error {
 		return errors.New("the URL has a fragment (#), which is never sent; write %23 for a #")
 	case strings.HasSuffix(u.Host, ":"):
 		return errors.New("the URL has a colon but no port after the host")
+	case !portIsOne(u.Port()):
+		return errors.New("the URL has a port that is none; ports are 1 to 65535")
 	}
 	return nil
+}
+
+// portIsOne reports a port that can be connected to, or none, which is the scheme's.
+func portIsOne(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return port == "" || err == nil && n > 0
 }
 
 // Check is [CheckURL], and tells of a guarded URL with an address for its host

@@ -34,6 +34,7 @@ package sendonce
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -81,12 +82,18 @@ type Handover struct {
 	// Shared says that connections of HTTP/2 carry other requests too: they are not
 	// sealed, and count as written to.
 	Shared bool
+	// OneReuse stops a request that was written to one connection before it is written
+	// to a second one that is not new either: net/http gives one that it takes for
+	// repeatable to every idle connection in turn. See [Handover.Stopped].
+	OneReuse bool
 
 	trace httptrace.ClientTrace
 
 	mu    sync.Mutex
 	conns []given
 	other bool // one that cannot be counted
+	stop  context.CancelCauseFunc
+	ended bool
 	room  [2]given
 }
 
@@ -100,6 +107,9 @@ type given struct {
 func (h *Handover) Watch(ctx context.Context) context.Context {
 	h.conns = h.room[:0]
 	h.trace.GotConn = h.gotConn
+	if h.OneReuse {
+		ctx, h.stop = context.WithCancelCause(ctx)
+	}
 	return httptrace.WithClientTrace(ctx, &h.trace)
 }
 
@@ -119,7 +129,32 @@ func (h *Handover) gotConn(info httptrace.GotConnInfo) {
 		h.other = true
 		return
 	}
+	if h.OneReuse && info.Reused && h.wrote() {
+		c.seal()
+		h.ended = true
+		h.stop(errStopped)
+	}
 	h.conns = append(h.conns, given{c, c.written()})
+}
+
+var errStopped = errors.New("sendonce: the request was written to a connection before")
+
+// wrote reports that something was written to a connection that was given before.
+func (h *Handover) wrote() bool {
+	for _, g := range h.conns {
+		if g.conn.written() != g.base {
+			return true
+		}
+	}
+	return false
+}
+
+// Stopped reports that OneReuse has stopped the request: it was written to one
+// connection, which broke, and will be written to no other.
+func (h *Handover) Stopped() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ended
 }
 
 // Seal stops all writing and reports whether anything may have been written. It is for
