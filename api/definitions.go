@@ -25,6 +25,7 @@ type definitionView struct {
 	Input     map[string]string    `json:"input,omitempty"`
 	Steps     []definitionStepView `json:"steps"`
 	Source    string               `json:"source,omitempty"`
+	Notes     []problem.Place      `json:"notes,omitempty"`
 }
 
 type definitionStepView struct {
@@ -52,6 +53,7 @@ func viewDefinition(d Definition, source bool) *definitionView {
 	}
 	if source {
 		v.Source = d.Source
+		v.Notes = places(d.Notes)
 	}
 	return v
 }
@@ -124,11 +126,15 @@ func boolParam(c echo.Context, name string) (bool, error) {
 // problem lists all faults.
 func (e *DefinitionError) problem() *problem.Problem {
 	p := problem.New(problem.InvalidDefinition, "")
-	for _, f := range e.Faults {
-		p.Problems = append(p.Problems, problem.Place{Line: f.Line, Column: f.Column, Field: f.Field,
-			Message: f.Message})
-	}
+	p.Problems = places(e.Faults)
 	return p
+}
+
+func places(faults []DefinitionFault) (out []problem.Place) {
+	for _, f := range faults {
+		out = append(out, problem.Place{Line: f.Line, Column: f.Column, Field: f.Field, Message: f.Message})
+	}
+	return out
 }
 
 // definitionPage is the answer of lists of definitions.

@@ -100,6 +100,8 @@ type Definition struct {
 	Steps []DefinitionStep
 	// Source is the document as it came.
 	Source string
+	// Notes are what is no mistake, and seldom meant; only Put tells them.
+	Notes []DefinitionFault
 }
 
 // DefinitionStep is a step in short.
@@ -120,7 +122,7 @@ type DefinitionError struct {
 	Faults []DefinitionFault // at least one
 }
 
-// DefinitionFault is one thing that is wrong with a document.
+// DefinitionFault is one thing that is wrong with a document, or to be noted.
 type DefinitionFault struct {
 	Line, Column int    // from 1; 0 is not known
 	Field        string // the path of the field, for example steps[0].undo; it may be empty

@@ -112,22 +112,32 @@ func definitionNames(entries []string) (names []string, problems []config.Proble
 			add(entry)
 			continue
 		}
-		var inside []os.DirEntry
+		var inside []string
 		if err == nil {
-			inside, err = os.ReadDir(entry)
+			inside, err = DefinitionsIn(entry)
 		}
 		if err != nil {
 			problems = append(problems, config.Problem{Value: entry, Text: "cannot be read: " + cause(err),
 				Remedy: "name a file or a folder that can"})
 			continue
 		}
-		for _, e := range inside {
-			if !e.IsDir() && isDefinition(e.Name()) {
-				add(filepath.Join(entry, e.Name()))
-			}
+		for _, name := range inside {
+			add(name)
 		}
 	}
 	return names, problems
+}
+
+// DefinitionsIn returns the files of a folder that sagas.definitions takes from it, in
+// the order of their names.
+func DefinitionsIn(folder string) (names []string, err error) {
+	inside, err := os.ReadDir(folder)
+	for _, e := range inside {
+		if !e.IsDir() && isDefinition(e.Name()) {
+			names = append(names, filepath.Join(folder, e.Name()))
+		}
+	}
+	return names, err
 }
 
 // isDefinition reports whether a file in a folder counts. Hidden ones do not: editors

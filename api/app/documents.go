@@ -44,7 +44,11 @@ func (d documents) Put(ctx context.Context, n api.NewDefinition) (api.Definition
 		d.app.o.Logger.InfoContext(ctx, "a definition has a new version; runs keep theirs",
 			"definition", stored.Name, "version", stored.Version, "actor", n.Actor)
 	}
-	return d.shown(stored), isNew, nil
+	out := d.shown(stored)
+	if doc, _ := definition.Parse(n.Source, definition.Options{}); doc != nil {
+		out.Notes = faults(doc.Remarks())
+	}
+	return out, isNew, nil
 }
 
 // Get implements [api.Definitions].
@@ -124,18 +128,20 @@ func asAPI(err error) error {
 	case errors.As(err, &unusable): // before the problems in it: they are not the caller's
 		return fmt.Errorf("%w: version %s of %s", api.ErrDefinitionAway, unusable.Version, unusable.Name)
 	case errors.As(err, &problems):
-		e := &api.DefinitionError{}
-		for _, p := range problems {
-			e.Faults = append(e.Faults, api.DefinitionFault{Line: p.Line, Column: p.Column, Field: p.Field,
-				Message: p.Message})
-		}
-		return e
+		return &api.DefinitionError{Faults: faults(problems)}
 	case errors.Is(err, definition.ErrNotFound):
 		return api.ErrNoDefinition
 	case errors.Is(err, definition.ErrConflict):
 		return &taken{err}
 	}
 	return err
+}
+
+func faults(problems definition.Problems) (out []api.DefinitionFault) {
+	for _, p := range problems {
+		out = append(out, api.DefinitionFault{Line: p.Line, Column: p.Column, Field: p.Field, Message: p.Message})
+	}
+	return out
 }
 
 // taken is api.ErrDefinitionTaken with the reason of the book.

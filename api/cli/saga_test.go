@@ -165,9 +165,29 @@ func TestSagaCheck(t *testing.T) {
 			t.Errorf("%s: %+v", text, got)
 		}
 	}
-	if got := run(t, "saga", "check", back); got.code != ExitOK || got.errors != "" {
+	if got := run(t, "saga", "check", back); got.code != ExitOK || strings.Contains(got.errors, "warning") {
 		t.Errorf("without a configuration: %+v", got)
 	}
+}
+
+// A step of which a lost answer needs a person is noted, and a folder stands for its files.
+func TestSagaCheckNotesAndTakesFolders(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "good.yaml")
+	writeFile(t, file, checkout("http://127.0.0.1:1"))
+	writeFile(t, filepath.Join(dir, "readme.txt"), "none")
+	got := run(t, "saga", "check", dir, "--output=json")
+	got.want(t, ExitOK, file, "note: "+file+":15:15: steps[1]: has neither check nor repeatable")
+	var list struct {
+		Files []checked `json:"files"`
+	}
+	if err := json.Unmarshal([]byte(got.out), &list); err != nil || len(list.Files) != 1 ||
+		len(list.Files[0].Notes) != 1 || list.Files[0].Notes[0].Line != 15 {
+		t.Errorf("%v %+v", err, got)
+	}
+	writeFile(t, filepath.Join(dir, "bad.yml"), "name: bad\n")
+	run(t, "saga", "check", dir).want(t, ExitProblem, "1 of 2 definitions are not valid")
+	run(t, "saga", "check", t.TempDir()).want(t, ExitUsage, "has no *.yaml")
 }
 
 func TestSagaCommands(t *testing.T) {
@@ -299,7 +319,8 @@ func TestSagaPut(t *testing.T) {
 	writeFile(t, file, "name: refund\nsteps:\n- name: a\n  call: {url: \""+c.URL+"/a\"}\n")
 	s.cli("saga", "put", file, "--dry-run").want(t, ExitOK, "refund would be a new version, 1 steps")
 	s.cli("saga", "definitions", "refund").want(t, ExitFailure, "no definition")
-	s.cli("saga", "put", file).want(t, ExitOK, "refund is the new version 1, 1 steps")
+	s.cli("saga", "put", file).want(t, ExitOK, "refund is the new version 1, 1 steps",
+		"note: "+file+":", "steps[0]: has neither check nor repeatable")
 	s.cli("saga", "put", file).want(t, ExitOK, "refund is there already as version 1")
 	s.cli("saga", "start", "refund", "r-1", "--wait=30s").want(t, ExitOK, "completed")
 	if got := c.called(); got != "POST /a" {

@@ -19,11 +19,11 @@ import (
 func definitionCommands() []*command {
 	return []*command{
 		{
-			name: "check", args: "FILE…", least: 1, most: 1000, run: sagaCheck,
+			name: "check", args: "FILE|FOLDER…", least: 1, most: 1000, run: sagaCheck,
 			summary: "check definitions without a running onced, and tell all problems at once",
-			help: "- is stdin. With --config, or ONCED_CONFIG, it also tells of secrets that the\n" +
+			help: "- is stdin; of a folder all *.yaml, *.yml and *.json. With --config, or ONCED_CONFIG, it also tells of secrets that the\n" +
 				"configuration does not name, and warns of callback URLs without a public_url.\n" +
-				"Exit code 4 means that there are problems; warnings are none.",
+				"Exit code 4 means that there are problems; warnings and notes are none.",
 			flags: func(f *flags) {
 				f.addOutput()
 				f.StringVar(&f.file, "config", "", "the configuration `FILE`, for the names of its secrets")
@@ -65,6 +65,10 @@ func sagaPut(ctx context.Context, c *call) error {
 	d, err := cl.PutDefinition(ctx, source, dry)
 	if err != nil {
 		return invalid(err, c.args[0])
+	}
+	for _, n := range d.Notes {
+		_, _ = fmt.Fprintln(c.env.Stderr, printable(fmt.Sprintf("note: %s:%d:%d: %s: %s", c.args[0], n.Line,
+			n.Column, n.Field, n.Message)))
 	}
 	return c.printOne(d, func(w io.Writer) error {
 		what := "is there already as version " + d.Version

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"onced/api/problem"
 )
 
 // Definition is one version of a document that sagas are made of.
@@ -20,6 +22,7 @@ type Definition struct {
 	Input     map[string]string `json:"input,omitempty"`     // the declared fields and their types
 	Steps     []DefinitionStep  `json:"steps"`               // in their order
 	Source    string            `json:"source,omitempty"`    // the document; not in lists
+	Notes     []problem.Place   `json:"notes,omitempty"`     // no mistakes, seldom meant; of PutDefinition
 
 	// New is true when PutDefinition has made, or in a dry run would make, a version.
 	New bool `json:"-"`
