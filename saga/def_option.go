@@ -76,6 +76,11 @@ func NothingToUndo() Option { return stepOption(func(s *stepSettings) { s.nothin
 // UndoWhenAbsent says that undoing what did not happen does no harm. A step of which
 // it cannot be found out whether it happened is then undone, not held; the undo gets
 // the zero output.
+//
+// Its request may still be under way, and the undo must not overtake it: it is sent
+// [SettlesAfter] after the last send, unless the effect becomes known sooner. So it
+// comes minutes later where SettlesAfter is left at its default; say what the callee
+// promises.
 func UndoWhenAbsent() Option { return stepOption(func(s *stepSettings) { s.undoWhenAbsent = true }) }
 
 // UndoKeyValidFor is how long after its first send the callee knows the key of an

@@ -226,10 +226,12 @@ func (c *change) goOn(random uint32, hosts ...string) (turn, error) {
 		if want.Kind == machine.Look { // it has no effect, and needs no intent
 			return turn{work: c.work(want)}, nil
 		}
-		if err := c.apply(machine.Event{Kind: machine.Begin, Random: random}); err != nil {
+		begin := machine.Event{Kind: machine.Begin, Random: random,
+			Sending: c.e.stray(place{c.r.id, want.Step}, 0) > 0}
+		if err := c.apply(begin); err != nil {
 			return turn{}, err
 		}
-		if c.call == nil { // it was too late for the call
+		if c.call == nil { // it was too late for the call, or too early
 			return turn{again: true}, nil
 		}
 		return turn{work: c.work(*c.call)}, nil

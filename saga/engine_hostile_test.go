@@ -53,6 +53,43 @@ func TestASkippedStepThatMayHaveHappenedStands(t *testing.T) {
 	})
 }
 
+// A request in doubt may still be under way: an undo sent at once would find nothing, and
+// the charge would stand in a run that is undone.
+func TestAnUndoDoesNotOvertakeItsAction(t *testing.T) {
+	inTill(t, twoSteps(UndoWhenAbsent(), SettlesAfter(time.Minute)), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"dropped"}
+		id := s.started()
+		pass(50 * time.Second)
+		s.wantCalls("charge")
+		s.stands["charge"] = s.keys["charge"] // here it arrives
+		pass(11 * time.Second)
+		s.wantStatus(id, machine.Compensated)
+		s.wantCalls("charge, undo charge")
+		s.wantLedger("")
+	})
+}
+
+// Nor does it overtake a function that goes on past its time limit.
+func TestAnUndoDoesNotOvertakeAFunctionThatGoesOn(t *testing.T) {
+	defs := func(o *outside) []*Definition {
+		slow := func(ctx context.Context, in order) (receipt, error) {
+			time.Sleep(10 * time.Minute)
+			return o.act("charge")(ctx, in)
+		}
+		return []*Definition{New("pay").Step("charge", slow, o.undo("charge"), Timeout(time.Second),
+			UndoWhenAbsent(), SettlesAfter(time.Minute))}
+	}
+	inTill(t, defs, func(t *testing.T, s *till) {
+		id := s.started()
+		pass(9 * time.Minute)
+		s.wantStatus(id, machine.Compensating)
+		pass(3 * time.Minute)
+		s.wantStatus(id, machine.Compensated)
+		s.wantCalls("charge, undo charge")
+		s.wantLedger("")
+	})
+}
+
 // A duplicate of the word that a charge was made, while it is being found out whether
 // its undo came first, is no proof that it came later.
 func TestAWordThatComesTwiceIsRefundedOnce(t *testing.T) {
@@ -67,7 +104,7 @@ func TestAWordThatComesTwiceIsRefundedOnce(t *testing.T) {
 			}
 		}
 		id := s.started()
-		pass(2 * time.Minute)
+		pass(DefaultSettlesAfter + time.Minute)
 		if v := s.wantStatus(id, machine.Held); v.State.Hold != machine.HoldEvidence {
 			t.Fatalf("held for %s", v.State.Hold)
 		}

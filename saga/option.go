@@ -120,8 +120,9 @@ func Check[A, R any](look func(ctx context.Context, arg A, d Doubt) (R, bool, er
 }
 
 // SettlesAfter is how long after a send the callee is sure to show it to a
-// look-up. The default is [DefaultSettlesAfter]; the right value is what the
-// callee promises, with a margin for clocks.
+// look-up, so that nothing comes of it that is not shown by then. The default is
+// [DefaultSettlesAfter]; the right value is what the callee promises, with a margin for
+// clocks. The undo of a step in doubt waits for it too, see [UndoWhenAbsent].
 func SettlesAfter(d time.Duration) Option {
 	return Option{func(s *settings) { s.settlesAfter = d }}
 }

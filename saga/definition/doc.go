@@ -45,8 +45,8 @@
 //	    absent: "${reply.status == 404}"
 //	    output: {id: "${reply.body.data[0].id}"}          # needed where the step has one
 //	  repeatable: 24h         # the callee honours the key for so long; true is 24h
-//	  settles_after: 1m
-//	  undo_when_absent: safe
+//	  settles_after: 1m       # 5m by default: how long after its send a call can take effect
+//	  undo_when_absent: safe  # in doubt it is undone, settles_after after its last send
 //	  undo_key_valid_for: 24h # 0s: the callee of the undo knows no keys, never send it twice
 //	  retry: {attempts: 5, first: 1s, most: 10m, undo_attempts: 12}
 //	- name: order

@@ -416,6 +416,7 @@ steps:
   undo: {method: DELETE, url: http://HOST/stock, query: {id: "${output.id ?? nil}"},
 	outcomes: {done: [2xx, 404]}}
   undo_when_absent: safe
+  settles_after: 1ms
   retry: {first: 1ms, most: 1ms, attempts: 2}
 - name: order
   call: {url: http://HOST/orders}

@@ -19,6 +19,11 @@ func (m *move) begin() {
 			m.stuck(c.Step, "the callee no longer knows the key of the undo")
 			return
 		}
+		if st.Status == Unknown && m.ev.Sending {
+			st.LastSend, st.Error = m.now, "an earlier call has not ended, against its time limit"
+			st.NextAt = m.now.Add(step.Undo.delay(1, 0, m.ev.Random))
+			return
+		}
 		m.beginUndo(c.Step)
 	case st.Doubt && !m.keyValid(c.Step, m.now):
 		st.Resend = false
@@ -114,6 +119,9 @@ func (m *move) answered(i int) {
 		m.heard(i)
 	case step.Await:
 		st.Status, st.NextAt = Waiting, m.awaitEnd(step)
+		if m.ev.Kind == Result { // when it was sent in the course of the call is not known
+			st.LastSend = m.now
+		}
 		m.note(NoteWaiting, i, m.ev.Text)
 		if m.s.Back {
 			m.takeBack(i)
@@ -282,7 +290,7 @@ func (m *move) found(i int) {
 			st.LastSend = m.now
 			st.Looks++
 		}
-		settled := st.LastSend.Add(step.SettlesAfter)
+		settled := step.settled(st)
 		if !m.now.Before(settled) && !ev.Sending {
 			m.absent(i)
 			return

@@ -35,7 +35,8 @@ type Step struct {
 	AwaitFor time.Duration
 	// HasUndo says that the step can be undone.
 	HasUndo bool
-	// UndoWhenAbsent says that undoing what has not happened does no harm.
+	// UndoWhenAbsent says that undoing what has not happened does no harm. The undo of a
+	// step in doubt is sent SettlesAfter after the last send of its action, not before.
 	UndoWhenAbsent bool
 	// Pivot is the point of no return.
 	Pivot bool
@@ -44,7 +45,9 @@ type Step struct {
 	Irreversible bool
 	// Check says that a look-up can tell what became of an action; it is believed
 	// that there is nothing SettlesAfter after the last send.
-	Check        bool
+	Check bool
+	// SettlesAfter is how long after its send an action can still take effect, or not be
+	// shown yet.
 	SettlesAfter time.Duration
 	// KeyValidFor is how long the callee honours the key of the action; 0 means that
 	// an action in doubt must not be sent again.
@@ -52,6 +55,9 @@ type Step struct {
 	// UndoKeyValidFor is the same for the undo.
 	UndoKeyValidFor time.Duration
 }
+
+// settled is when nothing new can come of what was sent.
+func (s *Step) settled(st *StepState) time.Time { return st.LastSend.Add(s.SettlesAfter) }
 
 // Policy says how often and how fast a call is tried.
 type Policy struct {

@@ -37,7 +37,8 @@
 //   - A call under way in a process that died is unknown. An unknown step is
 //     resolved by a look-up, by its signal, by sending the same key again where
 //     the callee honours keys, or by a person. It is undone unresolved only when
-//     it declares UndoWhenAbsent.
+//     it declares UndoWhenAbsent, and SettlesAfter after its last send: sooner the
+//     undo could overtake it.
 //   - A look-up that finds nothing is proof only SettlesAfter after the last send.
 //     While a try is in doubt, a later refusal proves nothing. A key in doubt is
 //     not sent again after KeyValidFor.

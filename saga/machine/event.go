@@ -147,8 +147,8 @@ type Event struct {
 	// Begun: a look-up with an unknown outcome found that the action has happened and its
 	// signal is still to come. Data is its output.
 	Begun bool
-	// Sending: an earlier call of the step goes on, so that what a look-up does not find
-	// may be sent still.
+	// Sending, of Found and Begin: an earlier call of the step goes on, so that what a
+	// look-up does not find may be sent still, and an undo could overtake it.
 	Sending bool
 	At      time.Time
 	Verb    Verb

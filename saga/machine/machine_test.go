@@ -14,7 +14,7 @@ import (
 // A play is a definition and what happens to one run of it. Lines that begin with
 // "step" make the definition:
 //
-//	step NAME [undo] [absent] [check=10s] [key=1h] [pivot] [irreversible] [await[=1m]] [noaction] [n=3]
+//	step NAME [undo] [absent] [check=10s] [settles=10s] [key=1h] [pivot] [irreversible] [await[=1m]] [noaction] [n=3]
 //
 // A line that begins with "change" gives a step other options, as a new program may.
 // The others are
@@ -45,6 +45,8 @@ func (p *play) step(t *testing.T, words []string) {
 			s.UndoWhenAbsent = true
 		case "check":
 			s.Check, s.SettlesAfter = true, dur(t, value)
+		case "settles":
+			s.SettlesAfter = dur(t, value)
 		case "key":
 			s.KeyValidFor = dur(t, value)
 		case "undokey":

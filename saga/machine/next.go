@@ -87,7 +87,7 @@ func Want(def *Def, s *State) (c Call, at time.Time, ok bool) {
 	st := &s.Steps[i]
 	switch {
 	case st.Undo == UndoDue:
-		return Call{Step: i, Kind: Undo, UndoNo: max(st.UndoNo, 1), Try: st.UndoSends + 1}, st.NextAt, true
+		return Call{Step: i, Kind: Undo, UndoNo: max(st.UndoNo, 1), Try: st.UndoSends + 1}, undoAt(def, s, i), true
 	case st.Undo != UndoNone:
 	case st.Status == Ready || st.Status == Unknown && st.Resend:
 		return Call{Step: i, Kind: Action, Try: st.Sends + 1}, st.NextAt, true
@@ -95,6 +95,16 @@ func Want(def *Def, s *State) (c Call, at time.Time, ok bool) {
 		return Call{Step: i, Kind: Look, Try: st.Looks + 1}, st.NextAt, true
 	}
 	return Call{}, time.Time{}, false
+}
+
+// undoAt is when the undo of step i that is due may be sent. One of a step in doubt waits
+// until no effect can come any more: an undo that overtakes its action leaves it standing.
+func undoAt(def *Def, s *State, i int) time.Time {
+	st := &s.Steps[i]
+	if settled := def.Steps[i].settled(st); st.Status == Unknown && settled.After(st.NextAt) {
+		return settled
+	}
+	return st.NextAt
 }
 
 // WakeAt returns when the run needs a [Wake], or its next call if that is not due

@@ -30,6 +30,42 @@ var hostile = map[string]string{
 		62s signal a done      -> held a=unknown?
 		63s mark_not_done a    -> compensated a=refused/done tell`,
 
+	"the undo of a step in doubt does not overtake its action": `
+		step a undo
+		step b undo absent settles=10s
+		0s  begin          -> running a=started call:action:a#1
+		0s  result done    -> running a=done b=ready action:b
+		0s  begin          -> running a=done b=started call:action:b#1
+		2s  result unknown -> compensating a=done b=unknown?/due undo:b@12s
+		3s  retry          -> compensating a=done b=unknown?/due undo:b@12s
+		11s begin          -> error no call is due
+		12s begin sending  -> compensating a=done b=unknown?/due undo:b@22s
+		22s begin          -> compensating a=done b=unknown?/started call:undo:b#1
+		22s result retry   -> compensating a=done b=unknown?/due undo:b@23s
+		23s begin          -> compensating a=done b=unknown?/started call:undo:b#2
+		23s result done    -> compensating a=done/due b=unknown?/done undo:a`,
+
+	"nor at the deadline, when it is cancelled, after a crash or look-ups that do not tell": `
+		deadline 5s
+		step a undo absent check=10s n=1
+		0s  begin           -> running a=started call:action:a#1
+		5s  wake            -> compensating a=started
+		6s  cancel          -> error undone already
+		8s  restart         -> compensating a=unknown? check:a@8s
+		9s  found a unknown -> compensating a=unknown?/due undo:a@18s`,
+
+	"what is known to have happened is undone at once": `
+		step a undo absent settles=1h
+		0s  begin          -> running a=started call:action:a#1
+		2s  result unknown -> compensating a=unknown?/due undo:a@1h0m2s
+		3s  signal a done  -> compensating a=done/due undo:a@2s`,
+
+	"what was accepted late can still come": `
+		step a undo absent settles=10s await=1m
+		0s  begin          -> running a=started call:action:a#1
+		9s  result done    -> running a=waiting
+		12s cancel         -> compensating a=unknown/due undo:a@19s`,
+
 	"an undone run with a skipped step that may have happened is closed": `
 		step a undo n=1
 		step b undo n=1

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -17,11 +18,14 @@ type walk struct {
 	s      State
 	now    time.Time
 	ledger []int       // effects of each step that stand
+	flying []word      // requests that have not come to their effect, and when they do
+	acted  []bool      // the callee has seen the step's key: what comes under it has no new effect
 	words  []word      // what the callee has to tell, as often and as late as it likes
 	sent   map[int]int // step → the number of its undo that was last sent
 	person bool        // somebody has skipped or closed
 	// correct is the event that asked for a correction last.
 	correct *Event
+	late    int // effects that came after their call had ended
 }
 
 // word says that the effect of a step happened.
@@ -35,7 +39,35 @@ func (w *walk) happens(i int) {
 	if w.ledger[i] == 0 {
 		w.words = append(w.words, word{i, w.now})
 	}
-	w.ledger[i] = 1
+	w.ledger[i], w.acted[i] = 1, true
+}
+
+// sends lets the effect of a step happen at once, or up to SettlesAfter later.
+func (w *walk) sends(i int) {
+	if late := w.def.Steps[i].SettlesAfter; late > 0 && w.IntN(3) > 0 {
+		w.flying = append(w.flying, word{i, w.now.Add(time.Duration(w.Int64N(int64(late))))})
+		return
+	}
+	w.happens(i)
+}
+
+// flies reports that a request of the step may still come to its effect.
+func (w *walk) flies(i int) bool {
+	return !w.acted[i] && slices.ContainsFunc(w.flying, func(x word) bool { return x.step == i })
+}
+
+// to lets time pass, and lets happen what was to happen by then.
+func (w *walk) to(t time.Time) {
+	slices.SortFunc(w.flying, func(a, b word) int { return a.at.Compare(b.at) })
+	for len(w.flying) > 0 && !w.flying[0].at.After(t) {
+		x := w.flying[0]
+		w.flying = w.flying[1:]
+		if w.now = x.at; !w.acted[x.step] {
+			w.happens(x.step)
+			w.late++
+		}
+	}
+	w.now = t
 }
 
 // hearsay delivers a word of a step, or of any, old or new, with or without its time.
@@ -73,8 +105,9 @@ func randomDef(r *rand.Rand) Def {
 		s.Pivot = i == pivot
 		s.Irreversible = !s.HasUndo && !s.Pivot
 		s.UndoWhenAbsent = s.HasUndo && r.IntN(3) == 0
-		if r.IntN(2) == 0 {
-			s.Check = true // the callee shows everything at once
+		s.Check = r.IntN(2) == 0 // the callee shows every effect at once
+		if r.IntN(2) == 0 {      // but it can come late
+			s.SettlesAfter = time.Duration(1+r.IntN(30)) * time.Second
 		}
 		if r.IntN(2) == 0 {
 			s.KeyValidFor = time.Minute
@@ -141,7 +174,7 @@ func (w *walk) corrections() (n int) {
 		if w.s.Status != Compensated || w.person {
 			return n
 		}
-		w.now = w.now.Add(time.Second)
+		w.to(w.now.Add(time.Second))
 		if w.IntN(2) == 0 {
 			w.happens(i)
 		}
@@ -169,7 +202,7 @@ func (w *walk) random() Event { return Event{Random: w.Uint32()} }
 
 // turn lets one thing happen.
 func (w *walk) turn() {
-	w.now = w.now.Add(time.Duration(w.IntN(2000)) * time.Millisecond)
+	w.to(w.now.Add(time.Duration(w.IntN(2000)) * time.Millisecond))
 	i := w.IntN(len(w.def.Steps))
 	switch w.IntN(13) {
 	case 0:
@@ -177,7 +210,7 @@ func (w *walk) turn() {
 	case 1:
 		w.signal(i)
 	case 2:
-		w.now = w.now.Add(time.Duration(w.IntN(30)) * time.Second)
+		w.to(w.now.Add(time.Duration(w.IntN(30)) * time.Second))
 		w.do(Event{Kind: Wake})
 	case 3:
 		w.act(i)
@@ -200,6 +233,7 @@ func (w *walk) signal(i int) {
 	case st.Sends > 0 && w.ledger[i] > 0:
 		w.do(Event{Kind: Signal, Step: i, Outcome: OutcomeDone, At: w.now})
 	case st.Status == Waiting && w.IntN(3) == 0:
+		w.flying = slices.DeleteFunc(w.flying, func(x word) bool { return x.step == i })
 		w.do(Event{Kind: Signal, Step: i, Outcome: OutcomeRefused})
 	}
 }
@@ -214,6 +248,8 @@ func (w *walk) act(i int) {
 	case verb == Cancel && w.IntN(4) > 0, (verb == Skip || verb == Close) && w.IntN(30) > 0:
 		return
 	case verb == MarkDone && (!held || (w.ledger[i] > 0) == undo || w.def.Steps[i].NoAction):
+		return
+	case (verb == MarkDone || verb == MarkNotDone) && w.flies(i): // it cannot be known yet
 		return
 	case verb == MarkNotDone && (!held || (w.ledger[i] > 0) != undo || w.def.Steps[i].NoAction):
 		return
@@ -235,7 +271,7 @@ func (w *walk) call() {
 		w.Fatal("it would wake too late for its call")
 	}
 	if at.After(w.now) {
-		w.now = at
+		w.to(at)
 	}
 	ev := w.random()
 	if c.Kind == Look {
@@ -268,6 +304,7 @@ func (w *walk) perform(c Call) {
 	ev := w.random()
 	ev.Kind, ev.Call, ev.Outcome = Result, c, []Outcome{OutcomeDone, OutcomeDone, OutcomeRetry,
 		OutcomeUnknown, OutcomeRefused}[w.IntN(5)]
+	w.to(w.now.Add(time.Duration(w.IntN(3)*w.IntN(5)) * time.Second)) // it is sent in the course of the call
 	happens := ev.Outcome == OutcomeDone || ev.Outcome == OutcomeUnknown && w.IntN(2) == 0
 	if c.Kind == Undo {
 		w.beforeUndo(c)
@@ -278,7 +315,11 @@ func (w *walk) perform(c Call) {
 		if st.Doubt && w.def.Steps[c.Step].KeyValidFor == 0 {
 			w.Fatal("an action in doubt was sent again although its callee honours no keys")
 		}
-		if happens {
+		switch {
+		case !happens || w.acted[c.Step]:
+		case ev.Outcome == OutcomeUnknown || w.def.Steps[c.Step].Await:
+			w.sends(c.Step)
+		default:
 			w.happens(c.Step)
 		}
 		if w.ledger[c.Step] > 0 && (ev.Outcome == OutcomeRefused || ev.Outcome == OutcomeRetry) {
@@ -356,11 +397,11 @@ func (w *walk) atEnd() {
 
 func TestRandomLives(t *testing.T) {
 	t.Parallel()
-	ends, corrections := map[Status]int{}, 0
+	ends, corrections, late := map[Status]int{}, 0, 0
 	for seed := range uint64(30_000) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		w := &walk{T: t, Rand: r, def: randomDef(r), now: epoch, sent: map[int]int{}}
-		w.ledger = make([]int, len(w.def.Steps))
+		w.ledger, w.acted = make([]int, len(w.def.Steps)), make([]bool, len(w.def.Steps))
 		w.s = New(&w.def, w.now)
 		for range 120 {
 			w.turn()
@@ -370,7 +411,10 @@ func TestRandomLives(t *testing.T) {
 		}
 		if w.s.Status.Terminal() {
 			w.atEnd()
+			w.to(w.now.Add(time.Minute)) // nothing comes any more
+			w.atEnd()
 			ends[w.s.Status]++
+			late += w.late
 			for range 5 { // nothing changes any more
 				w.turn()
 			}
@@ -382,9 +426,9 @@ func TestRandomLives(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("ends: %v, %d corrections", ends, corrections)
-	if corrections < 1000 {
-		t.Errorf("only %d corrections", corrections)
+	t.Logf("ends: %v, %d corrections, %d late effects", ends, corrections, late)
+	if corrections < 1000 || late < 1000 {
+		t.Errorf("only %d corrections, %d late effects", corrections, late)
 	}
 	for _, s := range []Status{Completed, Compensated, Held, Stuck, Closed} {
 		if ends[s] < 20 {
