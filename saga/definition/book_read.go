@@ -166,8 +166,8 @@ func (b *Book) known(name, version, latest string) (Stored, bool) {
 		return Stored{}, false
 	}
 	v := s.versions[version]
-	return Stored{Name: name, Version: version, Origin: v.origin, CreatedAt: v.created, Latest: version == latest,
-		Title: v.doc.Title(), Steps: v.doc.steps, Digest: v.doc.digest}, true
+	return Stored{Name: name, Version: version, Origin: v.origin, CreatedAt: v.created,
+		Latest: version == latest, Title: v.doc.Title(), Steps: v.doc.steps, Digest: v.doc.digest}, true
 }
 
 // describe is a version without its Source.

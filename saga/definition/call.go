@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -64,7 +65,10 @@ var (
 var ownHeaders = []string{"Traceparent", "Tracestate"}
 
 // call reads what all calls have.
-func (c *checker) call(s *section, env *env, methods []string) *callDef {
+func (c *checker) call(s *section, around *env, methods []string) *callDef {
+	own := *around
+	env := &own
+	env.used = map[string]bool{} // the secrets of this call
 	d := &callDef{step: env.own, method: methods[0], outcomes: httpstep.DefaultOutcomes()}
 	if d.timeout = s.duration("timeout", minTimeout, maxTimeout); d.timeout == 0 {
 		d.timeout = saga.DefaultTimeout // and not the longest of the step's calls
@@ -83,6 +87,8 @@ func (c *checker) call(s *section, env *env, methods []string) *callDef {
 	}
 	d.headers = c.headers(s, env)
 	c.content(s, d, env)
+	maps.Copy(around.used, env.used)
+	c.warnOfPlain(s, d, env.used)
 	return d
 }
 
@@ -249,6 +255,7 @@ func (c *checker) outcomes(n *node, field string, d *callDef) {
 		return
 	}
 	d.outcomes = out
+	c.warnOfOutcomes(s, lists)
 }
 
 // request renders the call. An error means that nothing can be sent.

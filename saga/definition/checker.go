@@ -15,11 +15,12 @@ import (
 // checker reads a document from its nodes and collects what is wrong with it.
 type checker struct {
 	*reader
-	secrets []string
-	used    map[string]bool // secrets that are used
-	steps   []stepType
-	input   *typ
-	urls    []urlAt
+	secrets  []string
+	used     map[string]bool // secrets that are used
+	steps    []stepType
+	input    *typ
+	urls     []urlAt
+	warnings Problems
 	// notifies says that a callback_url is used.
 	notifies bool
 }

@@ -39,6 +39,7 @@ type Document struct {
 	secrets, hosts       []string
 	urls                 []urlAt
 	file                 string
+	warnings             Problems
 	notifies             bool // a call has a callback_url
 }
 
@@ -102,7 +103,7 @@ func (c *checker) document(n *node) *Document {
 	d.input = c.input
 	d.labels = c.labels(s)
 	c.allSteps(s, d)
-	d.digest, d.notifies = digest(n), c.notifies
+	d.digest, d.notifies, d.warnings = digest(n), c.notifies, c.warnings.sorted()
 	d.secrets = sortedKeys(c.used)
 	d.urls = c.urls
 	for _, u := range c.urls {

@@ -1,19 +1,23 @@
 package definition
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Remarks tells of what a document may say and is rarely meant: a step whose lost answer
-// only a person can clear up. They are no problems. They are in the order of the steps,
-// each with the place of the step's call.
+// only a person can clear up, with the place of its call; a status that is taken for a
+// proof and is none; secrets that go over plain HTTP; outputs that nobody reads, or that
+// differ by the way a step ends. They are no problems. They are in the order of the text.
 func (d *Document) Remarks() Problems {
-	var out Problems
+	out := slices.Clone(d.warnings)
 	for i, s := range d.defs {
 		if s.call == nil || s.check != nil || s.keyValidFor > 0 || s.undoWhenAbsent {
 			continue
 		}
-		p := Problem{File: d.file, Field: fmt.Sprintf("steps[%d]", i), Message: "has neither check nor repeatable: each time " +
-			"that an answer of its callee is lost, the run waits for a person who finds out; give it a look-up " +
-			"as check, or repeatable where the callee honours Idempotency-Key"}
+		p := Problem{File: d.file, Field: fmt.Sprintf("steps[%d]", i),
+			Message: "has neither check nor repeatable: each time that an answer of its callee is lost, the run waits for a person who finds out; give it a look-up " +
+				"as check, or repeatable where the callee honours Idempotency-Key"}
 		for _, u := range d.urls {
 			if u.field == p.Field+".call.url" {
 				p.Line, p.Column = u.line, u.col
@@ -21,5 +25,5 @@ func (d *Document) Remarks() Problems {
 		}
 		out = append(out, p)
 	}
-	return out
+	return out.sorted()
 }

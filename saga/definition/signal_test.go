@@ -224,7 +224,8 @@ steps:
 		}
 	}
 	for _, c := range [][2]string{{", fee: \"${reply.body.fee ?? nil}\"", "has no fee, which await.output"},
-		{",\n    output: {id: \"${reply.body.id}\", fee: \"${reply.body.fee ?? nil}\", more: \"${reply.body.more}\"}",
+		{",\n    output: {id: \"${reply.body.id}\", fee: \"${reply.body.fee ?? nil}\", " +
+			"more: \"${reply.body.more}\"}",
 			"the step has await.output, so say how it is read"}} {
 		less := strings.Replace(src, c[0], "", 1)
 		got := found(strings.NewReplacer("UNDO", "output.id", "ORDER", "1").Replace(less))

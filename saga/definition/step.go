@@ -66,6 +66,7 @@ func (c *checker) step(n *node, i int) *stepDef {
 	c.action(s, d, e)
 	c.check(s, d, e)
 	c.settle(d, i)
+	c.warnOfOutputs(s, d)
 	c.undo(s, d, e, c.ownOutput(d, i))
 	c.whole(s, d, i == len(c.steps)-1)
 	return d
