@@ -184,7 +184,7 @@ func (s *Server) callback(c echo.Context) error {
 	r, known := Reading{}, false
 	if s.sagas.Rules != nil {
 		if r, known, err = s.sagas.Rules.ReadCallback(ctx, v, at.step, raw); err != nil {
-			return err
+			return s.unread(ctx, at, err)
 		}
 	}
 	if !known {
@@ -199,6 +199,19 @@ func (s *Server) callback(c echo.Context) error {
 		}
 	}
 	return s.json(c, http.StatusOK, signalAnswer{Outcome: outcome})
+}
+
+// unread notes in the run's history that a callback could not be read: its sender may
+// not send it again, and nobody would know why the run waits.
+func (s *Server) unread(ctx context.Context, at callback, err error) error {
+	if in, ok := errors.AsType[*saga.InputError](err); ok {
+		text := "a callback could not be read: " + in.Field + " " + in.Problem
+		if e := s.sagas.Engine.Remark(ctx, at.run, at.step, text); e != nil {
+			s.log.WarnContext(ctx, "a callback that could not be read is not in the history of its run",
+				"run", at.run, "step", at.step, "error", e)
+		}
+	}
+	return err
 }
 
 // checkResult makes sure that the word "done" of who is not the callee brings what the
