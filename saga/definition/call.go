@@ -280,10 +280,10 @@ func (d *callDef) request(s *scope, t *Target) (*httpstep.Request, error) {
 	if err := d.content(req, s); err != nil {
 		return nil, err
 	}
-	for name, values := range req.Header {
-		if !validHeaderText(values[0]) {
-			return nil, fmt.Errorf("the value of the header %s has a line break or another control character",
-				name)
+	for _, h := range d.headers {
+		if !validHeaderText(req.Header.Get(h.name)) {
+			return nil, h.text.broken(s, fmt.Errorf("the value of the header %s has a line break or another "+
+				"control character", h.name))
 		}
 	}
 	req.Secrets = s.secrets
@@ -321,12 +321,26 @@ func set(names []namedText, s *scope, add func(name, value string)) error {
 	return nil
 }
 
-// awayError is what is not there now and may be later: a secret. What else is missing in
-// an expression stays so.
+// awayError is what is wrong now and can be corrected: a secret. All else that an
+// expression sees is the run's own, and stays as it is.
 type awayError struct{ error }
 
 // Unwrap returns the cause.
 func (e *awayError) Unwrap() error { return e.error }
+
+// broken is the error of a header that cannot be sent: that of a secret, unless another
+// part of it is at fault too.
+func (t *textTemplate) broken(s *scope, err error) error {
+	for _, p := range t.parts {
+		if p.x == nil || p.x.typ.secret {
+			continue
+		}
+		if text, e := p.x.text(s); e != nil || !validHeaderText(text) {
+			return err
+		}
+	}
+	return &awayError{err}
+}
 
 // newScope is what the call of a step sees.
 func (d *callDef) newScope(ctx context.Context, c *saga.Call, t *Target, deps *Deps) *scope {

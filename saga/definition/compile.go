@@ -165,8 +165,10 @@ type runner struct {
 
 // act makes the call of the step.
 //
-// What goes wrong before the send is "not done": it is tried again, and then the run is
-// held and not undone, for the order is seldom to blame. Once the request has left, an
+// What goes wrong before the send did not happen. Where somebody can correct the cause,
+// a secret or an address that is not allowed, it is tried again, and then the run is held
+// and not undone, for the order is not to blame. What the run's own data makes of the
+// request, no try and nobody can change: the step is refused. Once the request has left, an
 // expression that fails proves nothing: the effect may stand, so the outcome is
 // unknown, and is looked up, sent again under the same key, or held.
 func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
@@ -202,12 +204,15 @@ func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Repl
 	req, err := d.request(s, &r.target)
 	if err != nil {
 		err = fmt.Errorf("the call was not made: %w", err)
-		if _, mends := errors.AsType[*awayError](err); !mends && d == r.undo {
-			return nil, saga.Refused(err) // every try would render the same
+		if _, mends := errors.AsType[*awayError](err); mends {
+			return nil, saga.Blocked(0, err)
 		}
-		return nil, saga.Blocked(0, err)
+		return nil, saga.Refused(err) // every try would render the same
 	}
 	reply, err := r.deps.Caller.Ask(ctx, req)
+	if e, ok := errors.AsType[*httpstep.CallError](err); ok && e.Unsendable { // it is too long
+		return nil, saga.Refused(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,11 @@ func (x *expression) value(s *scope) (any, error) {
 		err = errMissing
 	}
 	if err != nil {
-		return nil, fmt.Errorf("${%s} %w", x.shown(), err)
+		err = fmt.Errorf("${%s} %w", x.shown(), err)
+		if x.typ.secret {
+			err = &awayError{err}
+		}
+		return nil, err
 	}
 	if x.typ.secret {
 		if text, err := textOf(v); err == nil {

@@ -140,7 +140,7 @@ func (c *Caller) alarm(ctx context.Context, a Alarm) {
 
 // unsent is the error of a request that cannot be sent.
 func (c *Caller) unsent(req *Request, err error) error {
-	e := &CallError{Method: req.Method, Meaning: Retry, Cause: err,
+	e := &CallError{Method: req.Method, Meaning: Retry, Cause: err, Unsendable: true,
 		text: "the request cannot be sent: " + newMask(req).text(err.Error())}
 	return saga.Blocked(0, e)
 }
@@ -148,9 +148,10 @@ func (c *Caller) unsent(req *Request, err error) error {
 // failed is the error of a request that has no whole reply.
 func (c *Caller) failed(ctx context.Context, req *Request, err error) error {
 	e := &CallError{Method: req.Method, Cause: err}
-	sent, text := true, "the request failed"
+	sent, ours, text := true, false, "the request failed"
 	if cause, ok := errors.AsType[*egress.Error](err); ok {
 		e.Host, sent, text = cause.Host, cause.Sent, cause.Error()
+		ours = cause.Kind == egress.OurCertificate || cause.Kind == egress.Blocked
 		if cause.Kind == egress.OurCertificate {
 			e.Credentials = true
 			c.alarm(ctx, Alarm{Host: cause.Host})
@@ -160,7 +161,7 @@ func (c *Caller) failed(ctx context.Context, req *Request, err error) error {
 	if !sent {
 		e.Meaning = Retry
 		e.text = req.Method + " " + text + "; nothing was sent"
-		if e.Credentials {
+		if ours { // somebody here can correct it
 			return saga.Blocked(0, e)
 		}
 		return saga.NotDone(e)

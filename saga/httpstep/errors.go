@@ -14,6 +14,8 @@ type CallError struct {
 	Meaning Meaning
 	// Credentials says that the callee does not accept ours.
 	Credentials bool
+	// Unsendable says that the request itself is at fault: every try of it ends so.
+	Unsendable bool
 	// RetryAfter is when the callee wants to be asked again, or 0.
 	RetryAfter time.Duration
 	// Cause is what went wrong without a reply, often *egress.Error, or nil. It is not

@@ -14,7 +14,8 @@ import (
 // A play is a definition and what happens to one run of it. Lines that begin with
 // "step" make the definition:
 //
-//	step NAME [undo] [absent] [check=10s] [settles=10s] [key=1h] [pivot] [irreversible] [await[=1m]] [noaction] [n=3]
+//	step NAME [undo] [absent] [check=10s] [settles=10s] [key=1h] [pivot] [irreversible] [await[=1m]]
+//	  [noaction] [n=3]
 //
 // A line that begins with "change" gives a step other options, as a new program may.
 // The others are
