@@ -303,7 +303,8 @@ func TestAWordThatDeniesTheEndIsAnsweredSo(t *testing.T) {
 				}
 			}
 		}
-		if a := r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, ""); a.text("outcome") != "repeated" {
+		if a := r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, ""); a.
+			text("outcome") != "repeated" {
 			t.Errorf("the word that fits: %s", a.raw)
 		}
 		a := r.state(path, "completed")

@@ -114,7 +114,7 @@ func (o *world) definitions() []*saga.Definition {
 	checkout, pay := saga.New("checkout"), saga.New("pay")
 	for _, step := range []string{"loyalty", "voucher", "charge", "order"} {
 		checkout.Step(step, o.act, o.undo, saga.Timeout(10*time.Second), saga.Attempts(3),
-			saga.UndoAttempts(3), saga.UndoWhenAbsent())
+			saga.UndoAttempts(3), saga.UndoWhenAbsent(), saga.SettlesAfter(time.Second))
 	}
 	pay.Step("charge", o.act, o.undo, saga.AwaitSignal()).Step("order", o.act, nil)
 	return []*saga.Definition{checkout, pay}
