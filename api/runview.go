@@ -125,7 +125,11 @@ func viewRun(v *saga.RunView, content bool) *runView {
 		out.WakesAt = instant(v.NextAt)
 	}
 	for i := range s.Steps {
-		out.Steps = append(out.Steps, viewStep(&s.Steps[i], content))
+		step := viewStep(&s.Steps[i], content)
+		if s.Status.Terminal() || s.Hold != machine.HoldNone || !open(&s.Steps[i]) {
+			step.NextAt = "" // it is past
+		}
+		out.Steps = append(out.Steps, step)
 	}
 	for _, h := range v.History {
 		x := historyView{At: instant(h.At), What: h.Note.String(), Step: h.Step}
@@ -138,9 +142,40 @@ func viewRun(v *saga.RunView, content bool) *runView {
 		out.History = append(out.History, x)
 	}
 	if content {
-		out.Input, out.Reason = v.Input, s.Reason
+		out.Input, out.Reason = v.Input, reasonOf(v)
 	}
 	return out
+}
+
+// open reports that a step goes on by itself.
+func open(st *machine.StepState) bool {
+	switch st.Undo {
+	case machine.UndoNone:
+	case machine.UndoDue, machine.UndoStarted:
+		return true
+	default:
+		return false
+	}
+	return st.Status == machine.Ready || st.Status == machine.Started || st.Status == machine.Waiting ||
+		st.Status == machine.Unknown
+}
+
+// reasonOf is why the run is as it is. What it was held for before is no more so: then it
+// is why it was turned round, if it was.
+func reasonOf(v *saga.RunView) string {
+	s := &v.State
+	if s.Hold != machine.HoldNone || s.Status == machine.Stuck || s.Status == machine.Closed {
+		return s.Reason
+	}
+	if s.Cause == machine.CauseNone {
+		return ""
+	}
+	for _, h := range slices.Backward(v.History) {
+		if h.Note == machine.NoteBack {
+			return h.Text
+		}
+	}
+	return s.Reason
 }
 
 // brief leaves out what makes a page large.

@@ -52,7 +52,16 @@ func sagaCommands() *command {
 			},
 			{
 				name: "show", args: "ID", least: 1, most: 1, run: sagaShow,
-				summary: "show a run with its steps and all that happened", flags: func(f *flags) {
+				summary: "show a run with its steps and all that happened",
+				help: "SENDS counts how often the step's call and its undo were sent. DOUBT is yes when a send may\n" +
+					"have happened and nothing has cleared it. NEXT is when the step goes on by itself; a run\n" +
+					"that is held or stuck, or has ended, does not. The etag stands for the run as it is shown:\n" +
+					"an act with --etag is done only if nothing has changed since.\n" +
+					"WHAT in the history: sent, done, refused, retry (not done, tried again), unknown (it may\n" +
+					"have happened), waiting (for its signal), absent and unclear (of a look-up), signal,\n" +
+					"conflict, back (the run is being undone), undo_sent, undone, undo_retry, undo_stuck,\n" +
+					"held, operator (with the name), end. Times are UTC.",
+				flags: func(f *flags) {
 					f.addRemote()
 					f.Duration("wait", 0, "how `LONG` to wait for its end, for example 30s")
 				},
@@ -61,6 +70,9 @@ func sagaCommands() *command {
 		}...),
 	}
 	c.sub = append(c.sub, verbCommands()...)
+	for _, s := range c.sub {
+		s.run = hinted(s.run)
+	}
 	return c
 }
 
@@ -324,18 +336,22 @@ func printRun(out io.Writer, run *client.Run) error {
 	for name, value := range sorted(run.Labels) {
 		fact("label", name+":"+value)
 	}
-	fact("begun", stamp(run.CreatedAt))
-	fact("changed", stamp(run.UpdatedAt))
-	fact("ended", stamp(run.EndedAt))
-	fact("undone after", stamp(run.DeadlineAt))
+	fact("begun", exact(run.CreatedAt))
+	fact("changed", exact(run.UpdatedAt))
+	fact("ended", exact(run.EndedAt))
+	fact("undone after", exact(run.DeadlineAt))
 	fact("why", whyOf(run))
-	fact("reason", run.Reason)
+	fact("reason", cliWords(run.Reason))
 	if n := run.Next; n != nil {
-		fact("next", fmt.Sprintf("%s of %s, try %d %s", n.Call, n.Step, n.Try, stamp(n.At)))
+		fact("next", fmt.Sprintf("%s of %s, try %d %s", n.Call, n.Step, n.Try, exact(n.At)))
 	}
 	fact(strings.TrimSpace(run.Link+" of"), run.Parent)
 	for _, x := range run.Corrections {
 		fact("corrected by", x.Run+" (step "+x.Step+")")
+	}
+	for _, x := range run.Contradictions {
+		fact("denied by", fmt.Sprintf("the word %s of step %s, which came after the end, at %s; the run stays as "+
+			"it is", x.Outcome, x.Step, exact(x.At)))
 	}
 	fact("input", string(run.Input))
 	fact("etag", run.ETag)
@@ -348,7 +364,7 @@ func printRun(out io.Writer, run *client.Run) error {
 		if s.InDoubt {
 			doubt = "yes"
 		}
-		row(s.Name, s.State, s.Undo, strconv.Itoa(s.Sends+s.UndoSends), doubt, stamp(s.NextAt), s.Error)
+		row(s.Name, s.State, s.Undo, strconv.Itoa(s.Sends+s.UndoSends), doubt, exact(s.NextAt), s.Error)
 	}
 	_ = w.Flush()
 	if len(run.History) > 0 {
@@ -356,7 +372,7 @@ func printRun(out io.Writer, run *client.Run) error {
 		row("WHEN", "WHAT", "STEP", "TEXT")
 	}
 	for _, h := range run.History {
-		row(stamp(h.At), h.What, h.Step, h.Text)
+		row(exact(h.At), h.What, h.Step, cliWords(h.Text))
 	}
 	if run.Dropped > 0 {
 		row(fmt.Sprintf("%d entries in the middle are no longer kept", run.Dropped))

@@ -257,10 +257,34 @@ func TestActsOnRuns(t *testing.T) {
 		"counts as done", "--yes --etag=")
 	s.cli("saga", "retry", id, "--reason=x", "--yes").want(t, ExitFailure, "find out and mark it")
 	s.cli("saga", "mark-done", id, "charge", "--reason=seen", `--result={"id":"x-9"}`, "--yes",
-		`--etag="1"`).want(t, ExitFailure, "changed")
-	s.cli("saga", "mark-done", id, "charge", "--reason=seen at the gateway", `--result={"id":"x-9"}`,
-		"--yes").want(t, ExitOK, "run "+id+": mark-done, now")
-	s.cli("saga", "show", id, "--wait=30s").want(t, ExitOK, "completed", "seen at the gateway")
+		`--etag="1"`).want(t, ExitFailure, "changed", "try: onced saga show "+id)
+	s.cli("saga", "rerun", id, "--reason=x").want(t, ExitFailure, "rerun does nothing here", "has ended can")
+	s.cli("saga", "show", "order-1").want(t, ExitFailure, "try: onced saga list --key=order-1")
+	s.cli("saga", "start", "chekout", "k").want(t, ExitFailure, "try: onced saga definitions")
+	s.cli("saga", "definitions", "chekout").want(t, ExitFailure, "try: onced saga definitions")
+	held := s.cli("saga", "show", id)
+	held.want(t, ExitOK, "after mark-done the run goes on", "after mark-not-done")
+	if next := regexp.MustCompile(`(?m)^charge .* yes +(\S+) `).FindStringSubmatch(held.out); next == nil ||
+		next[1] != "-" {
+		t.Errorf("the step of a held run has a NEXT: %v in %s", next, held.out)
+	}
+	done := s.cli("saga", "mark-done", id, "charge", "--reason=seen at the gateway", `--result={"id":"x-9"}`,
+		"--yes")
+	if done.code != ExitOK || done.errors != "" || strings.Count(done.out, "\n") != 1 ||
+		!strings.HasPrefix(done.out, "run "+id+": mark-done, now ") {
+		t.Errorf("an act is told in more than a line: %+v", done)
+	}
+	show := s.cli("saga", "show", id, "--wait=30s")
+	show.want(t, ExitOK, "completed", "admin: mark-done: seen at the gateway")
+	if head, _, _ := strings.Cut(show.out, "STEP"); strings.Contains(head, "not known") || !regexp.
+		MustCompile(`begun +\S+T\d\d:\d\d:\d\d\.\d\d\dZ`).MatchString(head) {
+		t.Errorf("it says why it was held once, or no milliseconds: %s", head)
+	}
+	s.cli("saga", "retry", id, "--reason=x").want(t, ExitFailure, "retry does nothing here", "has ended",
+		"onced saga rerun "+id)
+	s.cli("saga", "rerun", id, "--reason=x").want(t, ExitOK, "nothing was done yet", "TWICE")
+	s.cli("saga", "signal", id, "charge", "--outcome=refused").want(t, ExitOK, "nothing was done yet",
+		"has ended with its run")
 
 	a, b := start("order-2"), start("order-3")
 	s.cli("saga", "bulk", "mark-not-done", "--reason=x").want(t, ExitUsage, "--step")

@@ -21,8 +21,9 @@ func definitionCommands() []*command {
 		{
 			name: "check", args: "FILE|FOLDER…", least: 1, most: 1000, run: sagaCheck,
 			summary: "check definitions without a running onced, and tell all problems at once",
-			help: "- is stdin; of a folder all *.yaml, *.yml and *.json. With --config, or ONCED_CONFIG, it also tells of secrets that the\n" +
-				"configuration does not name, and warns of callback URLs without a public_url.\n" +
+			help: "- is stdin; of a folder all *.yaml, *.yml and *.json. With --config, or\n" +
+				"ONCED_CONFIG, it also tells of secrets that the configuration does not\n" +
+				"name, and warns of callback URLs without a public_url.\n" +
 				"Exit code 4 means that there are problems; warnings and notes are none.",
 			flags: func(f *flags) {
 				f.addOutput()

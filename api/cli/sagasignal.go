@@ -92,6 +92,10 @@ func (c *call) previewSignal(ctx context.Context, cl *client.Client, outcome str
 	if outcome == "refused" {
 		does = "counts as not having happened, and what was done before it is UNDONE"
 	}
+	if run.Ended() {
+		does = "has ended with its run, which stays as it is: a done of what was undone begins a run that undoes " +
+			"it, and a word that denies the end is kept beside it"
+	}
 	_, err = fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  signal: the step %s %s.\n"+
 		"  to do it: the same with --yes\n", printable(c.args[1]), does)
 	return err

@@ -66,15 +66,14 @@ func verbCommands() []*command {
 		out = append(out, &command{
 			name: v.name, args: args, least: n, most: n, summary: v.summary,
 			help: v.does +
-				"\nWithout --yes the run is shown and nothing is done. The act is kept with name and " +
-				"reason.",
+				"\nWithout --yes the run is shown and nothing is done; with it one line tells what became " +
+				"of it.\nThe act is kept with name and reason.",
 			run: func(ctx context.Context, c *call) error { return sagaAct(ctx, c, v) },
 			flags: func(f *flags) {
 				f.addRemote()
 				f.String("reason", "", "`TEXT` for the audit; required")
 				f.String("etag", "",
-					"act only if the run is as `ETAG` says; see saga show. Without it the run "+
-						"is shown and acted on as it is shown")
+					"act only if the run is as `ETAG` says, which saga show tells")
 				f.Bool("yes", false, "do it; without it, only say what would happen")
 				if v.name == "mark-done" {
 					f.String("result", "", "what the step gave, with the fields that its definition names "+
@@ -135,19 +134,11 @@ func sagaAct(ctx context.Context, c *call, v *verb) error {
 	if err != nil {
 		return err
 	}
-	doit := c.text("yes") == "true"
-	if act.ETag == "" || !doit {
-		if err := printRun(c.env.Stderr, run); err != nil {
-			return err
-		}
-	}
-	if act.ETag == "" { // what was shown, and nothing later
+	if act.ETag == "" { // what is there now, and nothing later
 		act.ETag = run.ETag
 	}
-	if !doit {
-		_, err := fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  %s: %s\n  to do it: the same with "+
-			"--yes --etag='%s'\n", v.name, v.does, act.ETag)
-		return err
+	if c.text("yes") != "true" {
+		return c.previewAct(v, run, act.ETag)
 	}
 	after, err := cl.ActOnRun(ctx, run.ID, v.api(), act)
 	if err != nil {
@@ -157,6 +148,24 @@ func sagaAct(ctx context.Context, c *call, v *verb) error {
 		_, err := fmt.Fprintf(w, "run %s: %s, now %s\n", after.ID, v.name, after.State)
 		return err
 	})
+}
+
+// previewAct shows the run, and what the act would do to it.
+func (c *call) previewAct(v *verb, run *client.Run, etag string) error {
+	if err := printRun(c.env.Stderr, run); err != nil {
+		return err
+	}
+	switch rerun := v.name == "rerun"; {
+	case rerun && !run.Ended():
+		return &failure{what: v.name + " does nothing here", why: "the run is " + run.State +
+			"; only one that has ended can be run again", try: "onced saga show " + run.ID}
+	case !rerun && run.Ended():
+		return &failure{what: v.name + " does nothing here", why: "the run is " + run.State +
+			": it has ended and never changes", try: "onced saga rerun " + run.ID + " --reason=TEXT, which begins a new one"}
+	}
+	_, err := fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  %s: %s\n  to do it: the same with "+
+		"--yes --etag='%s'\n", v.name, v.does, etag)
+	return err
 }
 
 func sagaBulk(ctx context.Context, c *call) error {
@@ -220,7 +229,7 @@ func (c *call) bulk(ctx context.Context, cl *client.Client, b client.BulkAct, li
 			list.add(row{Run: id, Acted: true}, id, done)
 		}
 		for _, r := range page.Refused {
-			list.add(row{Run: r.Run, Reason: r.Reason}, r.Run, "refused: "+r.Reason)
+			list.add(row{Run: r.Run, Reason: r.Reason}, r.Run, "refused: "+cliWords(r.Reason))
 		}
 		acted, refused, stopped = acted+len(page.Acted), refused+len(page.Refused), page.Stopped
 		if b.Cursor = page.NextCursor; b.Cursor == "" || stopped != "" || limit > 0 && acted >= limit {
