@@ -126,6 +126,10 @@ func (s *sagas) survey(ctx context.Context, a *App) {
 				"they name the address that this process listens at", "definition", one.Name,
 				"remedy", "set public_url to a URL that callees reach, and keep it")
 		}
+		for _, r := range doc.Remarks() {
+			a.o.Logger.WarnContext(ctx, "a definition says what is seldom meant", "definition", one.Name,
+				"version", one.Version, "line", r.Line, "field", r.Field, "remark", r.Message)
+		}
 		for _, name := range doc.Secrets() {
 			if _, ok := (*s.secrets.Load())[name]; !ok {
 				a.o.Logger.ErrorContext(ctx,
