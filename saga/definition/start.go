@@ -11,8 +11,8 @@ import (
 )
 
 // CheckInput checks the input of a run against the declared fields. The error is a
-// [saga.InputError] that names the field: it is not there, of another type, or not
-// declared. Without declared fields every JSON is good.
+// [saga.InputError] that names the first field at fault, and tells all: they are not
+// there, of another type, or not declared. Without declared fields every JSON is good.
 func (d *Document) CheckInput(input []byte) error {
 	if len(input) > saga.MaxData {
 		return nil // the engine says so, with its limit
@@ -27,11 +27,23 @@ func (d *Document) CheckInput(input []byte) error {
 	if v == nil {
 		v = map[string]any{}
 	}
-	if field, problem := d.input.fits(v, "input"); problem != "" {
-		return &saga.InputError{Field: field, Problem: problem}
+	wrong := d.input.misfits(v, "input")
+	if len(wrong) == 0 {
+		return nil
 	}
-	return nil
+	e := &saga.InputError{Field: wrong[0].field, Problem: wrong[0].problem}
+	for i, w := range wrong[1:] {
+		if i == maxTold {
+			e.Problem += fmt.Sprintf("; and %d more", len(wrong)-1-i)
+			break
+		}
+		e.Problem += "; and " + w.field + " " + w.problem
+	}
+	return e
 }
+
+// maxTold bounds how many more than one fault of an input are told.
+const maxTold = 19
 
 // Prepare checks the input of a start and sets the labels that the document declares;
 // labels that the request has already stand. Its error is a [saga.InputError].

@@ -109,10 +109,33 @@ func (t *typ) fits(v any, field string) (at, problem string) {
 	if got := kindOfValue(v); !t.is(got) {
 		return field, fmt.Sprintf("is %s; it must be %s", got, t.want())
 	}
-	if m, ok := v.(map[string]any); ok && t.fields != nil {
-		return t.fieldsFit(m, field)
-	}
 	return "", ""
+}
+
+// misfit is what is wrong with a part of a value.
+type misfit struct{ field, problem string }
+
+// misfits checks a value of the input and, when that is an object whose fields are
+// declared, each of them.
+func (t *typ) misfits(v any, field string) (out []misfit) {
+	if at, problem := t.fits(v, field); problem != "" {
+		return []misfit{{at, problem}}
+	}
+	m, ok := v.(map[string]any)
+	if !ok || t.fields == nil {
+		return nil
+	}
+	names := sortedKeys(t.fields)
+	for _, name := range names {
+		out = append(out, t.fields[name].misfits(m[name], join(field, name))...)
+	}
+	for _, name := range sortedKeys(m) {
+		if !slices.Contains(names, name) {
+			out = append(out, misfit{join(field, name), "is not declared" + didYouMean(name, names) +
+				"; the definition declares " + list(names)})
+		}
+	}
+	return out
 }
 
 func (t *typ) want() string {
@@ -138,23 +161,6 @@ func (t *typ) numberProblem(n string) string {
 }
 
 func plainWhole(s string) bool { return plainDecimal(s) && !strings.Contains(s, ".") }
-
-func (t *typ) fieldsFit(m map[string]any, field string) (at, problem string) {
-	names := sortedKeys(t.fields)
-	for _, name := range names {
-		if at, problem := t.fields[name].fits(m[name], join(field, name)); problem != "" {
-			return at, problem
-		}
-	}
-	for _, name := range sortedKeys(m) {
-		if !slices.Contains(names, name) {
-			return join(field, name), "is not declared" + didYouMean(name, names) + "; the definition " +
-				"declares " +
-				list(names)
-		}
-	}
-	return "", ""
-}
 
 // kindOfValue is the kind of a value that is there.
 func kindOfValue(v any) kind {
