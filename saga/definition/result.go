@@ -17,7 +17,7 @@ func (d *Document) CheckResult(step string, data []byte) error {
 		return nil // the engine says so, with the steps there are
 	}
 	want := d.defs[i].result()
-	if want == nil || want.typ.kind == anyKind || want.typ.kind == nilKind {
+	if want == nil || want.raw != nil { // nothing of a signal or a reply is in it
 		return nil
 	}
 	var v any

@@ -22,6 +22,10 @@ steps:
     call: {url: "http://127.0.0.1:1/b"}
     output: {place: "${reply.body.place}"}
     nothing_to_undo: true
+  - name: whole
+    await: {done: "${signal.body.ok}", output: "${signal.body}"}
+  - name: fixed
+    await: {done: "${signal.body.ok}", output: {kind: "card"}}
   - name: mail
     call: {url: "http://127.0.0.1:1/m"}
 `), Options{})
@@ -36,7 +40,8 @@ steps:
 		{"charge", `{"id":"a","sum":7}`, "data.sum"}, {"charge", `{`, "data"},
 		{"charge", `{"id":"a","sum":{"cents":1}}`, ""},
 		{"charge", `{"id":"a","sum":{"cents":1},"more":1}`, ""},
-		{"book", ``, "data"}, {"book", `{"place":"a"}`, ""}, {"mail", ``, ""}, {"mail", `7`, ""},
+		{"book", ``, "data"}, {"book", `{"place":"a"}`, ""}, {"whole", ``, "data"},
+		{"whole", `{"x":1}`, ""}, {"fixed", ``, ""}, {"mail", ``, ""}, {"mail", `7`, ""},
 		{"none", ``, ""},
 	} {
 		err := d.CheckResult(c.step, []byte(c.data))
