@@ -172,8 +172,16 @@ func TestANameIsFreeAfterItsFileIsGone(t *testing.T) {
 	if err := os.Remove(filepath.Join(f.dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
+	const gone = "no file has a definition any more"
+	if strings.Contains(f.log.String(), gone) {
+		t.Errorf("it is said too early: %s", f.log)
+	}
 	if _, err := f.app.Reload(); err != nil {
 		t.Fatal(err)
+	}
+	if log := f.log.String(); strings.Count(log, gone) != 1 || !strings.Contains(log,
+		"can be started\" definition=a") {
+		t.Errorf("that the last version stays in use is not said: %s", log)
 	}
 	if status, a := f.post(waits("a", "- {name: more, await: {}}\n")); status != http.StatusCreated ||
 		a["version"] != "2" {

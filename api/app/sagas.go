@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type sagas struct {
 	callbacks *api.Callbacks
 	secrets   atomic.Pointer[config.Secrets] // that calls get
 	names     atomic.Pointer[[]string]       // of the secrets that documents may use
+	files     atomic.Pointer[[]string]       // the definitions that the files have
 	stopped   atomic.Pointer[string]         // why runs are not woken any more
 }
 
@@ -120,6 +122,10 @@ func (s *sagas) survey(ctx context.Context, a *App) {
 		doc := s.book.Document(one.Name, one.Version)
 		if doc == nil {
 			continue
+		}
+		if one.Origin == definition.FromFile && !slices.Contains(*s.files.Load(), one.Name) {
+			a.o.Logger.InfoContext(ctx, "no file has a definition any more; its last version stays in use, and "+
+				"new runs of it can be started", "definition", one.Name, "version", one.Version)
 		}
 		if doc.UsesCallback() && a.o.Loaded.Config.PublicURL == "" {
 			a.o.Logger.WarnContext(ctx, "a definition gives out callback URLs, and public_url is not set: "+
@@ -221,6 +227,7 @@ func (s *sagas) put(ctx context.Context, a *App, files []definitionFile) error {
 				p.Stored.Name, "version", p.Stored.Version, "file", files[i].name)
 		}
 	}
+	s.files.Store(&names)
 	a.metrics.NamedDefinitions(names)
 	return nil
 }
