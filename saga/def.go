@@ -22,8 +22,8 @@ const (
 	// MaxData is the largest input or output, in bytes of JSON.
 	MaxData = 256 << 10
 	// MaxRunData is the most of input, outputs and data of signals that a run keeps
-	// together, in bytes. An output beyond it is not kept, and the history says so; a
-	// signal with data beyond it is an error.
+	// together, in bytes. An output beyond it, or what comes with a signal, is not kept, and
+	// the history says so; what a person gives as an output is then an error.
 	MaxRunData = 4 << 20
 	// MaxWait is the longest deadline, pause or time to await a signal.
 	MaxWait = 10 * 365 * 24 * time.Hour

@@ -80,16 +80,27 @@ func (c *change) apply(ev machine.Event) error {
 	return c.carryOut(effects, ev)
 }
 
-// fit sees to it that the run stays small enough to be stored. What a call gave is
-// left out rather than lost with all that became of the call.
+// fit sees to it that the run stays small enough to be stored. What a call gave, or came
+// with a signal, is left out rather than lost with all that became of the call. Only a
+// person is told to send less.
 func (c *change) fit(ev *machine.Event) error {
 	if c.r.data()+len(ev.Data) <= MaxRunData || len(ev.Data) == 0 {
 		return nil
 	}
-	if ev.Kind == machine.Result || ev.Kind == machine.Found {
-		ev.Text = fmt.Sprintf("it happened; its output of %d bytes was not kept, the run has %d already and "+
-			"the limit is %d", len(ev.Data), c.r.data(), MaxRunData)
-		ev.Data = nil
+	gone := func(what string) string {
+		return fmt.Sprintf("its %s of %d bytes was not kept, the run has %d already and the limit is %d", what,
+			len(ev.Data), c.r.data(), MaxRunData)
+	}
+	switch ev.Kind {
+	case machine.Result, machine.Found:
+		ev.Text, ev.Data = "it happened; "+gone("output"), nil
+		return nil
+	case machine.Signal:
+		text := gone("data")
+		if ev.Text != "" {
+			text = cut(ev.Text, maxNote/2) + "; " + text
+		}
+		ev.Text, ev.Data = text, nil
 		return nil
 	}
 	return &kv.LimitError{What: "data of a run", Got: int64(c.r.data() + len(ev.Data)), Limit: MaxRunData,

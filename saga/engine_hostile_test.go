@@ -427,8 +427,14 @@ func TestOutputsThatDoNotFitAreLeftOut(t *testing.T) {
 	})
 }
 
-// A signal whose data does not fit is an error for whoever sends it.
-func TestASignalThatDoesNotFitIsRefused(t *testing.T) {
+// A signal whose data does not fit counts without it: its sender may never send less.
+func TestASignalThatDoesNotFitCountsWithoutItsData(t *testing.T) {
+	for name, refused := range map[string]bool{"done": false, "refused": true} {
+		t.Run(name, func(t *testing.T) { aSignalThatDoesNotFit(t, refused) })
+	}
+}
+
+func aSignalThatDoesNotFit(t *testing.T, refused bool) {
 	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
 		id := s.started()
 		settle()
@@ -443,14 +449,29 @@ func TestASignalThatDoesNotFitIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sig := Signal{Run: id, Step: "charge", Data: []byte(`"` + strings.Repeat("x", 200) + `"`)}
-		var limit *kv.LimitError
-		if err := s.engine.Signal(s.Context(), sig); !errors.As(err, &limit) {
-			t.Errorf("the error is %v", err)
+		sig := Signal{Run: id, Step: "charge", Data: []byte(`"` + strings.Repeat("x", 200) + `"`),
+			Refused: refused}
+		if refused {
+			sig.Reason = "no money"
 		}
-		s.signal(id, "charge", false) // without data it fits
+		var limit *kv.LimitError
+		act := Act{Verb: machine.MarkDone, Step: "charge", Output: sig.Data, Reason: "r", Actor: "ann"}
+		if _, err := s.engine.Operate(s.Context(), id, act); !errors.As(err, &limit) {
+			t.Errorf("a person gets %v", err)
+		}
+		if err := s.engine.Signal(s.Context(), sig); err != nil {
+			t.Fatal(err)
+		}
 		settle()
-		s.wantStatus(id, machine.Completed)
+		want := map[bool]machine.Status{false: machine.Completed, true: machine.Compensated}[refused]
+		v := s.wantStatus(id, want)
+		said := slices.ContainsFunc(v.History, func(h HistoryEntry) bool {
+			return h.Note == machine.NoteSignal && strings.Contains(h.Text, "data of 202 bytes was not kept") &&
+				strings.Contains(h.Text, sig.Reason)
+		})
+		if !said || v.State.Steps[0].SignalData != nil {
+			t.Errorf("kept: %d bytes; the history is %+v", len(v.State.Steps[0].SignalData), v.History)
+		}
 	})
 }
 

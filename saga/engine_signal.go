@@ -23,7 +23,8 @@ type Signal struct {
 	Step string
 	// Refused is true when the action did not happen and will not.
 	Refused bool
-	// Data is JSON, at most MaxData bytes, or nil: see [SignalData].
+	// Data is JSON, at most MaxData bytes, or nil: see [SignalData]. Where the run has no
+	// room for it any more it is left out: the word counts, and the history says so.
 	Data []byte
 	// Reason says why it was refused, for people; it is cut to 500 bytes.
 	Reason string

@@ -85,8 +85,11 @@
 //
 // # What goes wrong, and what it means
 //
-//	before the send: a value or a secret is missing,     not done; tried again, then the
-//	a header would break its line                        run is held, and not undone
+//	before the send: a secret is missing or cannot be    not done; tried again, then the
+//	in a header, an address is not allowed               run is held, and not undone
+//	before the send: all else, such as a value that is   refused at once: no try and nobody
+//	missing, a header that would break its line, ..      can change what the run is about
+//	in a path, a URL, header or body that is too long
 //	the callee does not take our credentials (401, 407)  the same, and an alarm
 //	a reply cannot be read: refused_if and its like      unknown: looked up, sent again
 //	or output reads what is not there, the body is no    under the same key, or held
