@@ -119,7 +119,8 @@ type placeView struct {
 
 type orderView struct {
 	ID, State string
-	Charges   int
+	Charges   int    // that stand
+	Charged   string // the same in words
 	Needs     string
 	Bad       bool
 	Steps     []stepView
@@ -184,12 +185,26 @@ func newOrderView(w *world, o order, t tale) orderView {
 		a := w.ledgers[s].OfOrder(o.id)
 		n := a.Standing()
 		if s == book.Charge {
-			v.Charges = n
+			v.Charges, v.Charged = n, charged(n, len(a.Effects) > 0)
 		}
 		v.Bad = v.Bad || n > 1 || paid && n == 0 || failed && n > 0
 		v.Steps = append(v.Steps, newStepView(s, a, n))
 	}
 	return v
+}
+
+// charged says what the gateway has of an order: how many charges stand, and else
+// whether there was one.
+func charged(stand int, was bool) string {
+	switch {
+	case stand == 1:
+		return "charged once"
+	case stand > 1:
+		return fmt.Sprintf("charged %d×", stand)
+	case was:
+		return "charged and refunded"
+	}
+	return "not charged"
 }
 
 func newStepView(s book.Service, a book.Account, n int) stepView {

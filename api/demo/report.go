@@ -85,7 +85,11 @@ func report(c Config, p Proof, took time.Duration) error {
 func ledgerRows(p Proof, row func(name string, value any, wrong bool)) {
 	for _, s := range book.Services() {
 		t, sums := ledgerTitles[s], p.Ledgers[s]
-		text := fmt.Sprintf("%d %s, %d %s, %d stand", sums.Effects, t[1], sums.Undone, t[2], sums.Standing)
+		again := ""
+		if n := sums.Again(); n > 0 {
+			again = fmt.Sprintf(" (%d of them again, or for nothing)", n)
+		}
+		text := fmt.Sprintf("%d %s, %d %s%s, %d stand", sums.Effects, t[1], sums.Undone, t[2], again, sums.Standing)
 		if s == book.Order {
 			text = fmt.Sprintf("%d made", sums.Effects)
 		}

@@ -171,6 +171,9 @@ func (t *toggles) meaning(name string) string {
 		return t.crash.meaning(t.crash.point())
 	}
 	text := meanings[name][t.is(name)]
+	if name == callee.Early && t.is(name) && t.is(callee.Drop) {
+		text = "Callbacks would come before the gateway's own answer; those that drop keeps back never come."
+	}
 	if at := t.places(name); at != "" {
 		text += " Now at: " + strings.ReplaceAll(at, ",", ", ") + "."
 	}

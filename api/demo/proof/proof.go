@@ -65,8 +65,8 @@ type Facts struct {
 
 // Sums are the totals of one ledger.
 type Sums struct {
-	// Effects happened, Undone were taken back, Standing is the difference. Refused
-	// are the references that were refused.
+	// Effects happened, Undone is how often one was taken back, Standing are those of
+	// which none was. Refused are the references that were refused.
 	Effects  int `json:"effects"`
 	Undone   int `json:"undone"`
 	Standing int `json:"standing"`
@@ -75,6 +75,10 @@ type Sums struct {
 	// less in a good demo.
 	Most int `json:"most"`
 }
+
+// Again is how many of Undone took back what did not stand: a second time, or for
+// nothing. It is 0 in a good demo; then Effects are Undone and Standing together.
+func (s Sums) Again() int { return s.Undone + s.Standing - s.Effects }
 
 // Findings are what is wrong, by kind. Each is 0 in a good demo.
 type Findings struct {
