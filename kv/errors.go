@@ -45,6 +45,22 @@ var (
 	ErrCorrupt = errors.New("kv: stored data is damaged")
 )
 
+// DoubtError is [ErrCommitUnknown] of a row that is read: a commit of it failed, and what
+// it holds is known after a restart, not sooner. A scan ends at its place; one that can
+// do without the row goes on behind Key.
+type DoubtError struct {
+	Table TableID
+	Key   []byte
+}
+
+// Error names the row.
+func (e *DoubtError) Error() string {
+	return fmt.Sprintf("%v: row %x of %s; its state is known after a restart", ErrCommitUnknown, e.Key, e.Table)
+}
+
+// Unwrap returns ErrCommitUnknown.
+func (e *DoubtError) Unwrap() error { return ErrCommitUnknown }
+
 // LimitError says which limit a call exceeded and what to do about it.
 type LimitError struct {
 	What   string // the thing limited, for example "key of table claim.record"

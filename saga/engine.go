@@ -81,6 +81,7 @@ type Engine struct {
 
 	serving  atomic.Bool
 	draining atomic.Bool
+	drains   chan struct{}  // closed when it does
 	work     sync.WaitGroup // drivers with a slot; Add under mu, never after draining
 	calls    context.Context
 	stop     context.CancelFunc // ends the calls
@@ -108,7 +109,7 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 		return nil, &ConfigError{Operation: "engine", Field: "store",
 			Problem: "has no epochs; use one that a single process holds at a time"}
 	}
-	e := &Engine{store: s, cfg: cfg, epoch: s.Epoch(), defs: map[defID]*registered{},
+	e := &Engine{store: s, cfg: cfg, epoch: s.Epoch(), drains: make(chan struct{}), defs: map[defID]*registered{},
 		latest: map[string]*registered{}, drivers: map[string]*driver{},
 		waiters: map[string][]waiting{}, astray: map[place]int{}}
 	c := &e.cfg
@@ -238,7 +239,9 @@ func (e *Engine) Serve(ctx context.Context) error {
 // drain waits for the calls under way.
 func (e *Engine) drain() {
 	e.mu.Lock()
-	e.draining.Store(true)
+	if !e.draining.Swap(true) {
+		close(e.drains)
+	}
 	e.mu.Unlock()
 	e.slots.shut()
 	done := make(chan struct{})

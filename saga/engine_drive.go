@@ -79,7 +79,8 @@ func (e *Engine) leave(id string, again bool) {
 	}
 }
 
-// lookAgain enqueues the run if a call is due. It waits until the store answers.
+// lookAgain enqueues the run if a call is due. It waits until the store answers, or
+// nothing may begin any more. What is in doubt until a restart is looked at then.
 func (e *Engine) lookAgain(id string) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		next, due, err := e.isDue(id)
@@ -90,8 +91,13 @@ func (e *Engine) lookAgain(id string) {
 			return
 		}
 		e.cfg.Logger.Error("saga: a run cannot be read", "run", id, "error", err, "tries_again", !final(err))
-		if final(err) || !e.pause(e.calls, pause) {
+		if final(err) {
 			return
+		}
+		select {
+		case <-e.drains:
+			return
+		case <-time.After(pause):
 		}
 	}
 }
@@ -298,7 +304,8 @@ const (
 // final reports that trying again does not help.
 func final(err error) bool {
 	var state *machine.Error
-	return errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) || errors.Is(err, kv.ErrCorrupt) ||
+	var doubt *kv.DoubtError // until a restart
+	return errors.As(err, &doubt) || errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) || errors.Is(err, kv.ErrCorrupt) ||
 		errors.Is(err, kv.ErrNewer) || errors.As(err, &state)
 }
 

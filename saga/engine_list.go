@@ -175,6 +175,9 @@ func lastPart(key []byte) (string, error) {
 // of the most selective index that fits. A run that is there when the first page is
 // read comes exactly once, however many are added meanwhile, unless what is selected
 // by changes.
+//
+// When the store has stopped after a failed commit, the runs whose last change is in
+// doubt are left out, until a restart; [Engine.Get] of one is kv.ErrCommitUnknown.
 func (e *Engine) List(ctx context.Context, q Query) (page []*RunView, next string, err error) {
 	if q.Limit <= 0 {
 		q.Limit = 50
@@ -200,7 +203,7 @@ func (e *Engine) listPage(rd kv.Reader, q *Query) (page []*RunView, next string,
 		}
 		seen++
 		stored, err := loadRun(rd, id)
-		if err != nil && !errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, kv.ErrNewer) {
+		if err != nil && !errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, kv.ErrNewer) && !uncertain(err) {
 			return nil, "", err
 		}
 		if err == nil && stored != nil && q.selects(stored) { // what cannot be read the rules report
@@ -283,7 +286,7 @@ func (q *Query) scan(rd kv.Reader, t kv.TableID, prefix kv.Key) iter.Seq2[string
 		return func(func(string, error) bool) {}
 	}
 	return func(yield func(string, error) bool) {
-		for x, err := range rd.Scan(t, r) {
+		for x, err := range surely(rd, t, r) {
 			id := ""
 			if err == nil {
 				id = kv.DecodeKey(x.Key[len(prefix):]).String()
@@ -293,6 +296,34 @@ func (q *Query) scan(rd kv.Reader, t kv.TableID, prefix kv.Key) iter.Seq2[string
 			}
 		}
 	}
+}
+
+// surely scans the rows that are known to be there: it passes by those in doubt.
+func surely(rd kv.Reader, t kv.TableID, r kv.Range) iter.Seq2[kv.Entry, error] {
+	return func(yield func(kv.Entry, error) bool) {
+		for r, again := r, true; again; {
+			again = false
+			for x, err := range rd.Scan(t, r) {
+				var doubt *kv.DoubtError
+				if errors.As(err, &doubt) {
+					if again = true; r.Reverse {
+						r.To = doubt.Key
+					} else {
+						r.From = append(slices.Clip(doubt.Key), 0)
+					}
+					break
+				}
+				if !yield(x, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func uncertain(err error) bool {
+	var doubt *kv.DoubtError
+	return errors.As(err, &doubt)
 }
 
 // idAt is at most every id that is made from t on, and more than all before.
@@ -317,13 +348,19 @@ func (q *Query) idsOfKey(rd kv.Reader) (iter.Seq2[string, error], error) {
 		prefix = prefix.String(p)
 	}
 	var ids []string
-	for row, err := range keyTable.Scan(rd, prefix.Range()) {
+	for x, err := range surely(rd, keyTable.ID(), prefix.Range()) {
 		if err != nil {
 			return nil, err
 		}
-		ids = append(ids, row.Value.Run)
+		row, ok, err := keyTable.Get(rd, x.Key)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			ids = append(ids, row.Run)
+		}
 	}
-	for x, err := range rd.Scan(listTable, byKey.of(parts...).Range()) {
+	for x, err := range surely(rd, listTable, byKey.of(parts...).Range()) {
 		if err != nil {
 			return nil, err
 		}

@@ -7,11 +7,13 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"onced/kv"
 	"onced/kv/invariant"
+	"onced/kv/memkv"
 	"onced/saga/machine"
 )
 
@@ -255,5 +257,86 @@ func TestSweptRunsLeaveTheLists(t *testing.T) {
 			t.Errorf("%d runs left of %d that were open, %d rows", len(left), open, rows)
 		}
 		invariant.RequireNow(t, s.store, RunRules()...)
+	})
+}
+
+// A commit fails, and the store stops. The program still shows the runs that are sure, and
+// ends at once when it is told to: what is in doubt is known after a restart, not sooner.
+func TestAStoreThatStopsShowsWhatIsSureAndHoldsNobodyUp(t *testing.T) {
+	inTill(t, twoSteps(Timeout(time.Second)), func(t *testing.T, s *till) {
+		sure := s.completed().Run
+		s.plan["charge"] = []string{"hang"}
+		st, err := s.engine.Start(s.Context(), s.def(), "order-2", theOrder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		other := memkv.Open(s.disk, memkv.Options{}) // nothing can be written any more
+		pass(time.Minute)
+		if _, err := s.engine.Get(s.Context(), st.Run); !errors.Is(err, kv.ErrCommitUnknown) {
+			t.Fatalf("the run in doubt answers %v", err)
+		}
+		for name, q := range map[string]Query{"all": {}, "definition": {Definition: "pay"},
+			"key": {Key: theOrder.ID}, "in doubt": {Key: "order-2"},
+			"open": {Statuses: []machine.Status{machine.Running, machine.Held}}} {
+			page, next, err := s.engine.List(s.Context(), q)
+			want := map[string]int{"in doubt": 0, "open": 0}
+			n, special := want[name]
+			if !special {
+				n = 1
+			}
+			if err != nil || next != "" || len(page) != n || n == 1 && page[0].Run != sure {
+				t.Errorf("%s: %d runs, %q, %v", name, len(page), next, err)
+			}
+		}
+		began := time.Now()
+		s.stop()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the end took %v", took)
+		}
+		_ = other.Close()
+		s.boot()
+	})
+}
+
+// deadReads is a store that cannot be read.
+type deadReads struct {
+	kv.Store
+	dead *atomic.Bool
+}
+
+func (d deadReads) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if d.dead.Load() {
+		return errors.New("the disk does not answer")
+	}
+	return d.Store.View(ctx, fn)
+}
+
+// Who waits for the store to answer does not keep the program from ending.
+func TestWhoLooksAgainEndsWithTheEngine(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.stop()
+		dead := &atomic.Bool{}
+		s.wrap = func(st kv.Store) kv.Store { return deadReads{st, dead} }
+		s.boot()
+		id := s.completed().Run
+		dead.Store(true)
+		done := make(chan bool)
+		go func() { s.engine.lookAgain(id); close(done) }()
+		pass(time.Hour)
+		select {
+		case <-done:
+			t.Error("it gave up")
+		default:
+		}
+		s.stop()
+		settle()
+		select {
+		case <-done:
+		default:
+			t.Error("it goes on")
+		}
+		s.boot()
+		dead.Store(false)
 	})
 }

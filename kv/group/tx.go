@@ -140,7 +140,7 @@ func (r *reader) walk(t kv.TableID, m *merged, rg kv.Range, yield func(kv.Entry,
 }
 
 func inDoubt(t kv.TableID, key []byte) error {
-	return fmt.Errorf("%w: row %x of %s; its state is known after a restart", kv.ErrCommitUnknown, key, t)
+	return &kv.DoubtError{Table: t, Key: slices.Clone(key)}
 }
 
 // keep copies bytes for the caller; nil stays nil and empty stays empty.
