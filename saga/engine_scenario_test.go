@@ -803,12 +803,56 @@ func TestAStartThatNamesItsRoundIsSafeToRepeat(t *testing.T) {
 		if err != nil || second.Joined || second.Round != 2 || second.Run == first.Run {
 			t.Fatalf("the second round: %+v, %v", second, err)
 		}
-		refused(1, "is over; the key is in round 2")
+		if st, err := start(1); err != nil || !st.Joined || st.Run != first.Run || st.Round != 1 ||
+			st.Status != machine.Compensated {
+			t.Errorf("the first, after the second began: %+v, %v", st, err)
+		}
+		var mismatch *MismatchError
+		if _, err := s.engine.StartRun(s.Context(), StartRequest{Definition: "pay", Key: theOrder.ID,
+			Input: []byte(`{}`), Round: 1}); !errors.As(err, &mismatch) {
+			t.Errorf("the first with another input: %v", err)
+		}
 		pass(time.Minute)
 		s.wantStatus(second.Run, machine.Completed)
 		refused(3, "the run of round 2 is completed")
 		if st, err := start(0); err != nil || st.Run != second.Run || !st.Joined {
 			t.Errorf("without a round: %+v, %v", st, err)
+		}
+		pass(40 * 24 * time.Hour)
+		if _, err := s.engine.SweepRuns(s.Context(), 100); err != nil {
+			t.Fatal(err)
+		}
+		refused(1, "no longer kept; the key is in round 2")
+	})
+}
+
+// A run of an earlier round has a correction: a repeated start means the run.
+func TestARepeatedStartFindsTheRunAndNotItsCorrection(t *testing.T) {
+	inTill(t, twoSteps(AwaitFor(time.Minute), UndoWhenAbsent()), func(t *testing.T, s *till) {
+		s.plan["charge"] = []string{"accepted"}
+		start := func(round uint64) Started {
+			t.Helper()
+			st, err := s.engine.StartRun(s.Context(), StartRequest{Definition: "pay", Key: theOrder.ID,
+				Input: []byte(mustJSON(theOrder)), Round: round})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		}
+		first := start(1)
+		pass(time.Hour)
+		s.wantStatus(first.Run, machine.Compensated)
+		start(2)
+		err := s.engine.Signal(s.Context(), Signal{Run: first.Run, Step: "charge", At: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if c := s.view(first.Run).Corrections; len(c) != 1 {
+			t.Fatalf("the corrections are %v", c)
+		}
+		if st := start(1); st.Run != first.Run || !st.Joined {
+			t.Errorf("the first once more: %+v, want %s", st, first.Run)
 		}
 	})
 }

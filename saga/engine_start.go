@@ -35,8 +35,9 @@ type StartRequest struct {
 	Join bool
 	// Round says which run of the key is meant, from 1; 0 does not say. A start that may
 	// be sent again after a lost answer should say it: the run of that round is then the
-	// answer, also when it was undone meanwhile, and only a start that says the next
-	// round begins anew. A round that is over, or cannot begin yet, is an [InputError].
+	// answer, also when it was undone meanwhile or a later round has begun, and only a
+	// start that says the next round begins anew. A round whose run is no longer kept, or
+	// that cannot begin yet, is an [InputError].
 	Round uint64
 }
 
@@ -311,7 +312,7 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 	want := b.req.Round
 	switch {
 	case want != 0 && want < row.Round:
-		return false, wrongRound("is %d, which is over; the key is in round %d", want, row.Round)
+		return b.joinOld(w, row.Round)
 	case want == row.Round && status == machine.Compensated: // a repeated start of what was undone
 	case status == machine.Compensated || b.parent == row.Run && status.Terminal():
 		return false, nil
@@ -327,6 +328,40 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 	}
 	b.started, b.work = Started{Run: row.Run, Status: status, Round: row.Round, Joined: true}, nil
 	return true, nil
+}
+
+// oldRuns is how many runs before the last one of a key are looked at.
+const oldRuns = 200
+
+// joinOld answers with the run of a round that is over: a repeated start is answered as it
+// was, whatever began after it.
+func (b *beginning) joinOld(w kv.Writer, last uint64) (bool, error) {
+	k, want := b.req.of(), b.req.Round
+	r := byKey.of(k.Key, k.Definition, k.Principal).Range()
+	r.Reverse, r.Limit = true, oldRuns
+	for x, err := range w.Scan(listTable, r) {
+		if err != nil {
+			return false, err
+		}
+		id, err := lastPart(x.Key)
+		if err != nil {
+			return false, err
+		}
+		old, err := loadRun(w, id)
+		if err != nil {
+			return false, err
+		}
+		if old == nil || old.link == linkCorrection || old.round != want {
+			continue
+		}
+		if !bytes.Equal(sum(old.input), sum(b.req.Input)) {
+			return false, &MismatchError{Operation: b.req.Definition, Key: b.req.Key}
+		}
+		b.started, b.work = Started{Run: id, Status: old.state.Status, Round: want, Joined: true}, nil
+		return true, nil
+	}
+	return false, wrongRound("is %d, which is over, and its run is no longer kept; the key is in round %d", want,
+		last)
 }
 
 func wrongRound(format string, args ...any) error {
