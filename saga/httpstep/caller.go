@@ -141,7 +141,7 @@ func (c *Caller) alarm(ctx context.Context, a Alarm) {
 // unsent is the error of a request that cannot be sent.
 func (c *Caller) unsent(req *Request, err error) error {
 	e := &CallError{Method: req.Method, Meaning: Retry, Cause: err, Unsendable: true,
-		text: "the request cannot be sent: " + newMask(req).text(err.Error())}
+		text: "the request cannot be sent: " + newMask(req).Text(err.Error(), false, masked)}
 	return saga.Blocked(0, e)
 }
 
@@ -157,7 +157,7 @@ func (c *Caller) failed(ctx context.Context, req *Request, err error) error {
 			c.alarm(ctx, Alarm{Host: cause.Host})
 		}
 	}
-	text = newMask(req).text(text)
+	text = newMask(req).Text(text, false, masked)
 	if !sent {
 		e.Meaning = Retry
 		e.text = req.Method + " " + text + "; nothing was sent"

@@ -58,8 +58,9 @@
 //     meaning of its status; Reply.Truncated says so.
 //   - An error's text has the method, the host, the status and a bounded piece of the
 //     reply, for the history of a run. Whatever of it is in Request.Secrets, or is the
-//     value of a header that carries credentials, is replaced by "***". Path, query,
-//     headers and body of the request are never in it.
+//     value of a header that carries credentials, is replaced by "***", with the escapes
+//     of JSON, HTML and URLs in it too: see package redact. Path, query, headers and body
+//     of the request are never in it.
 //
 // # What is not
 //

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"onced/saga"
+	"onced/saga/httpstep/redact"
 )
 
 // maxExcerpt bounds the piece of a reply's body in a text, in bytes.
@@ -80,7 +81,7 @@ func (r *Reply) text(why string) string {
 		b.WriteString(" (our credentials are not accepted)")
 	}
 	if why != "" {
-		b.WriteString(" (" + m.text(why) + ")")
+		b.WriteString(" (" + m.Text(why, false, masked) + ")")
 	}
 	if piece := excerpt(r.Body, r.Truncated, m); piece != "" {
 		b.WriteString(": " + piece)
@@ -89,10 +90,10 @@ func (r *Reply) text(why string) string {
 }
 
 // excerpt masks before it cuts, so that no half of a secret is left.
-func excerpt(body []byte, truncated bool, m mask) string {
+func excerpt(body []byte, truncated bool, m *redact.Mask) string {
 	var b strings.Builder
 	space := false
-	for c := range m.runes(string(body), truncated) {
+	for _, c := range m.Text(string(body), truncated, masked) {
 		if c == utf8.RuneError || unicode.IsSpace(c) || !unicode.IsPrint(c) {
 			space = b.Len() > 0
 			continue
