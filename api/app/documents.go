@@ -93,7 +93,7 @@ func (d documents) Prepare(_ context.Context, req *saga.StartRequest) error {
 func (d documents) ReadCallback(
 	ctx context.Context, run *saga.RunView, step string, body []byte,
 ) (r api.Reading, known bool, err error) {
-	signal, isClear, known, err := d.book.ReadSignal(run.Definition, run.Version, step, body)
+	signal, isClear, known, err := d.book.ReadSignal(ctx, run, step, body)
 	if err == nil && !known {
 		// A document that is kept and cannot be read is not one that is not there.
 		_, err := d.book.Get(ctx, run.Definition, run.Version)

@@ -209,15 +209,17 @@ func (b *Book) Prepare(req *saga.StartRequest) error {
 	return d.Prepare(req)
 }
 
-// ReadSignal is [Document.ReadSignal] for a run's definition and version; ok is false
-// when that is not the book's.
-func (b *Book) ReadSignal(name, version, step string, body []byte) (
+// ReadSignal is [Document.ReadSignal] for a step of a run, with the secrets that the
+// document names and the run's callback URLs taken out of the body. ok is false when the
+// run's definition and version are not the book's.
+func (b *Book) ReadSignal(ctx context.Context, run *saga.RunView, step string, body []byte) (
 	s saga.Signal, clear, ok bool, err error,
 ) {
-	d := b.Document(name, version)
+	d := b.Document(run.Definition, run.Version)
 	if d == nil {
 		return saga.Signal{}, false, false, nil
 	}
-	s, clear, err = d.ReadSignal(step, body)
+	s, clear, err = d.ReadSignal(step, body,
+		d.hidden(ctx, &b.cfg.Deps, CallbackUse{Run: run.Run, Step: step, Round: run.Round})...)
 	return s, clear, true, err
 }

@@ -344,7 +344,7 @@ func (t *textTemplate) broken(s *scope, err error) error {
 
 // newScope is what the call of a step sees.
 func (d *callDef) newScope(ctx context.Context, c *saga.Call, t *Target, deps *Deps) *scope {
-	s := &scope{call: c, input: c.Input}
+	s := &scope{ctx: ctx, call: c, input: c.Input}
 	s.secret = func(name string) (string, error) {
 		if deps.Secret == nil {
 			return "", &awayError{fmt.Errorf("cannot be read: secret %q is not configured", name)}

@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,7 +93,7 @@ func (d *Document) compile(t Target, deps Deps) *saga.Definition {
 		def.Deadline(d.deadline)
 	}
 	for _, s := range d.defs {
-		r := &runner{stepDef: s, target: t, deps: deps}
+		r := &runner{stepDef: s, doc: d, target: t, deps: deps}
 		var act, undo any
 		if s.call != nil {
 			act = r.act
@@ -159,6 +160,7 @@ func (d *stepDef) options() (opts []saga.Option) {
 // runner is a step with what its calls need.
 type runner struct {
 	*stepDef
+	doc    *Document
 	target Target
 	deps   Deps
 }
@@ -172,7 +174,7 @@ type runner struct {
 // expression that fails proves nothing: the effect may stand, so the outcome is
 // unknown, and is looked up, sent again under the same key, or held.
 func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
-	s := r.call.newScope(ctx, c, &r.target, &r.deps)
+	s := r.scope(ctx, c, r.call)
 	reply, err := r.send(ctx, r.call, s)
 	if err != nil {
 		return nil, err
@@ -185,23 +187,31 @@ func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
 	if err != nil {
 		return nil, reply.Err(httpstep.Unknown, "its reply is unclear: "+err.Error())
 	}
-	if len(out) > saga.MaxData {
-		return nil, reply.Err(httpstep.Unknown, fmt.Sprintf("its output has %d bytes, the limit is %d",
-			len(out),
-			saga.MaxData))
+	if problem := storable(out); problem != "" {
+		return nil, reply.Err(httpstep.Unknown, "its output "+problem)
 	}
 	return out, nil
 }
 
 // takeBack makes the call of the undo.
 func (r *runner) takeBack(ctx context.Context, c *saga.Call) error {
-	_, err := r.send(ctx, r.undo, r.undo.newScope(ctx, c, &r.target, &r.deps))
+	_, err := r.send(ctx, r.undo, r.scope(ctx, c, r.undo))
 	return err
+}
+
+// scope is what a call of the step sees, and what is to be taken out of its reply.
+func (r *runner) scope(ctx context.Context, c *saga.Call, d *callDef) *scope {
+	s := d.newScope(ctx, c, &r.target, &r.deps)
+	r.hide(s)
+	return s
 }
 
 // send renders a call, makes it, and says what the reply means.
 func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Reply, error) {
 	req, err := d.request(s, &r.target)
+	if errors.Is(err, errTime) || err == nil && ctx.Err() != nil {
+		return nil, saga.NotDone(fmt.Errorf("the call was not made: %w", cmp.Or(err, errTime)))
+	}
 	if err != nil {
 		err = fmt.Errorf("the call was not made: %w", err)
 		if _, mends := errors.AsType[*awayError](err); mends {
@@ -233,7 +243,7 @@ func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Repl
 // take shows a reply to the expressions that follow.
 func (s *scope) take(r *httpstep.Reply) {
 	if s.reply == nil {
-		s.reply = replyValue(r, known(s.secrets))
+		s.reply = replyValue(r, maskOf(s.secrets))
 	}
 	s.work, s.text = 0, 0
 }
@@ -247,7 +257,7 @@ func (r *runner) lookUp(ctx context.Context, _ json.RawMessage, _ saga.Doubt) (j
 // could not be given, or that two of the conditions claim, tells nothing.
 func (r *runner) look(ctx context.Context, c *saga.Call) (out []byte, found bool, err error) {
 	d := r.check
-	s := d.call.newScope(ctx, c, &r.target, &r.deps)
+	s := r.scope(ctx, c, d.call)
 	req, err := d.call.request(s, &r.target)
 	if err != nil {
 		return nil, false, saga.NotDone(fmt.Errorf("the look-up was not made: %w", err))
@@ -276,7 +286,21 @@ func (r *runner) look(ctx context.Context, c *saga.Call) (out []byte, found bool
 	if out, err = d.output.append(nil, s); err != nil {
 		return nil, false, reply.Err(httpstep.Unknown, "the look-up is unclear: "+err.Error())
 	}
+	if problem := storable(out); problem != "" {
+		return nil, false, reply.Err(httpstep.Unknown, "the look-up is unclear: its output "+problem)
+	}
 	return out, true, nil
+}
+
+// storable says why JSON that was made cannot be kept.
+func storable(out []byte) string {
+	switch {
+	case len(out) > saga.MaxData:
+		return fmt.Sprintf("has %d bytes, the limit is %d", len(out), saga.MaxData)
+	case deeper(out, maxNested):
+		return fmt.Sprintf("is nested deeper than %d", maxNested)
+	}
+	return ""
 }
 
 // answers reports a status with which a callee can say what it knows of the effect.

@@ -184,8 +184,8 @@ steps:
 	r.wantOutput(v, "text", `"<p class=\"[redacted]\">[redacted] [redacted] [redacted]"`)
 	r.wantOutput(v, "mapped",
 		`{"all":{"n":{"u":"https://onced.test/v1/callbacks/RUN-mapped-1"},"t":"[redacted]!"},`+
-			`"head":"[redacted]","text":"{\"n\":{\"u\":\"https://onced.test/v1/callbacks/RUN-mapped-1\"},`+
-			`\"t\":\"[redacted]!\"}"}`)
+			`"head":"[redacted]","text":"{\"t\": \"[redacted]!\", \"n\": {\"u\": `+
+			`\"https:\\/\\/onced.test\\/v1\\/callbacks\\/RUN-mapped-1\"}}"}`)
 	if err := r.engine.Signal(t.Context(), saga.Signal{Run: run, Step: "mapped"}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html"
-	"net/url"
-	"slices"
 	"strings"
 
 	"onced/saga/httpstep"
+	"onced/saga/httpstep/redact"
 )
 
 // maxKept is the largest body of a reply that is kept as the output of a step that does
@@ -28,10 +26,10 @@ const minSecret = 4
 type unreadable struct{ why string }
 
 // replyValue is a reply as expressions see it. Secrets that it gives back are taken out.
-func replyValue(r *httpstep.Reply, secrets []string) map[string]any {
+func replyValue(r *httpstep.Reply, m *redact.Mask) map[string]any {
 	headers := map[string]any{}
 	for name, values := range r.Header {
-		headers[strings.ToLower(name)] = clean(strings.Join(values, ", "), secrets)
+		headers[strings.ToLower(name)] = m.Text(strings.Join(values, ", "), false, redacted)
 	}
 	v := map[string]any{"status": json.Number(fmt.Sprint(r.Status)), "headers": headers}
 	body, err := decodeJSON(r.Body)
@@ -42,25 +40,12 @@ func replyValue(r *httpstep.Reply, secrets []string) map[string]any {
 	case err != nil:
 		v["body"] = unreadable{err.Error()}
 	default:
-		v["text"] = textOfJSON(r.Body, body, secrets)
-		v["body"] = cleaned(body, secrets)
+		v["text"] = m.Text(string(r.Body), false, redacted)
+		v["body"] = cleaned(body, m)
 		return v
 	}
-	v["text"] = clean(strings.ToValidUTF8(string(r.Body), "\uFFFD"), secrets)
+	v["text"] = m.Text(strings.ToValidUTF8(string(r.Body), "\uFFFD"), false, redacted)
 	return v
-}
-
-// textOfJSON is the text of a body that is JSON. JSON has many ways to write a secret, so
-// one that holds any is written anew, without it.
-func textOfJSON(raw []byte, body any, secrets []string) string {
-	if len(secrets) > 0 {
-		written := string(appendJSON(nil, body))
-		again, _ := decodeJSON(raw) // it was read before
-		if without := string(appendJSON(nil, cleaned(again, secrets))); without != written {
-			return without
-		}
-	}
-	return clean(string(raw), secrets)
 }
 
 // readable turns a part that must not be read into an error.
@@ -71,36 +56,26 @@ func readable(v any) (any, error) {
 	return v, nil
 }
 
-// clean takes secrets out of a text.
-func clean(text string, secrets []string) string {
-	for _, secret := range secrets {
-		if len(secret) >= minSecret {
-			text = strings.ReplaceAll(text, secret, redacted)
-		}
-	}
-	return text
-}
-
 // cleaned takes secrets out of a value, which is changed.
-func cleaned(v any, secrets []string) any {
-	if len(secrets) == 0 {
+func cleaned(v any, m *redact.Mask) any {
+	if m.Empty() {
 		return v
 	}
 	switch v := v.(type) {
 	case string:
-		return clean(v, secrets)
+		return m.Text(v, false, redacted)
 	case json.Number:
-		if c := clean(string(v), secrets); c != string(v) {
+		if c := m.Text(string(v), false, redacted); c != string(v) {
 			return c
 		}
 	case []any:
 		for i := range v {
-			v[i] = cleaned(v[i], secrets)
+			v[i] = cleaned(v[i], m)
 		}
 	case map[string]any:
 		for _, k := range sortedKeys(v) {
-			item := cleaned(v[k], secrets)
-			if c := clean(k, secrets); c != k {
+			item := cleaned(v[k], m)
+			if c := m.Text(k, false, redacted); c != k {
 				delete(v, k)
 				k = c
 			}
@@ -110,26 +85,6 @@ func cleaned(v any, secrets []string) any {
 	return v
 }
 
-// known is what must not be kept, in the forms in which a callee may repeat it; the
-// longest first, so that none hides a part of another.
-func known(secrets []string) []string {
-	if len(secrets) == 0 {
-		return nil
-	}
-	out := slices.Clone(secrets)
-	for _, s := range secrets {
-		text := string(appendText(nil, s))
-		out = append(out, url.QueryEscape(s), url.PathEscape(s), html.EscapeString(s), text[1:len(text)-1])
-	}
-	slices.SortFunc(out, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
-	})
-	return slices.Compact(out)
-}
-
 // wholeBody is the output of a step that does not say what it is: the JSON of the body
 // when it is small, else nothing.
 func wholeBody(r *httpstep.Reply, s *scope) []byte {
@@ -137,15 +92,13 @@ func wholeBody(r *httpstep.Reply, s *scope) []byte {
 	if r.Truncated || len(body) == 0 || len(body) > maxKept {
 		return nil
 	}
-	if len(s.secrets) == 0 {
-		if !json.Valid(body) {
-			return nil
-		}
-		return body
-	}
 	v, err := decodeJSON(body)
 	if err != nil {
 		return nil
 	}
-	return appendJSON(nil, cleaned(v, known(s.secrets)))
+	written := appendJSON(nil, v)
+	if without := appendJSON(nil, cleaned(v, maskOf(s.secrets))); !bytes.Equal(without, written) {
+		return without
+	}
+	return body
 }

@@ -1,6 +1,7 @@
 package definition
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -15,14 +16,19 @@ const (
 	maxText = 1 << 20 // bytes of texts and lists that are made
 )
 
+// watched is how much is done between two looks at the time.
+const watched = 512
+
 var (
+	errTime = errors.New("takes longer than there is time")
 	errWork = errors.New("does too much; simplify it, or let the callee do it")
 	errText = errors.New("makes too long a text")
 )
 
 // scope is what one rendering sees. It is for one goroutine.
 type scope struct {
-	call     *saga.Call // nil outside of a step
+	ctx      context.Context // of the call; nil outside of one
+	call     *saga.Call      // nil outside of a step
 	input    json.RawMessage
 	run      map[string]any // for labels, where there is no call
 	reply    any
@@ -45,8 +51,12 @@ type frame struct {
 
 // spend counts work.
 func (s *scope) spend(n int) error {
+	before := s.work
 	if s.work += n; s.work > maxWork {
 		return errWork
+	}
+	if s.ctx != nil && before/watched != s.work/watched && s.ctx.Err() != nil {
+		return errTime
 	}
 	return nil
 }
@@ -129,10 +139,7 @@ func (s *scope) callbackValue() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.keep(u)
-	if token := u[strings.LastIndexByte(u, '/')+1:]; len(token) >= minToken {
-		s.keep(token) // a callee may repeat it without the rest
-	}
+	s.keepURL(u)
 	return u, nil
 }
 

@@ -35,7 +35,7 @@ func (r *rig) callback(run, body string) (clear bool) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	s, clear, ok, err := r.book.ReadSignal(v.Definition, v.Version, "charge", []byte(body))
+	s, clear, ok, err := r.book.ReadSignal(r.Context(), v, "charge", []byte(body))
 	if err != nil || !ok {
 		r.Fatal(ok, err)
 	}
@@ -145,7 +145,7 @@ func TestReadingOfCallbacks(t *testing.T) {
 			`saga: body is unclear: done: ${signal.body.status == 'succeeded'} reads the field ` +
 				`status of a list`},
 		{full, "charge", ``, `saga: body is not JSON`}, {full, "charge", `x`, `saga: body is not JSON`},
-		{full, "charge", `{} {}`, `saga: body is not JSON`},
+		{full, "charge", `{} {}`, `saga: body is more than one JSON value`},
 		{full, "order", `{}`, `saga: step "order" awaits no signal; steps that do are charge`},
 		{full, "chrage", `{}`,
 			`saga: step "chrage" awaits no signal; did you mean charge?; steps that do are charge`},

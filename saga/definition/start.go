@@ -2,6 +2,7 @@ package definition
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -51,6 +52,9 @@ func (d *Document) Prepare(req *saga.StartRequest) error {
 	if err := d.CheckInput(req.Input); err != nil {
 		return err
 	}
+	if problem := printable(req.Key); problem != "" {
+		return &saga.InputError{Field: "key", Problem: problem}
+	}
 	if len(d.labels) == 0 {
 		return nil
 	}
@@ -83,9 +87,12 @@ func (d *Document) Prepare(req *saga.StartRequest) error {
 //
 // clear is false when the body says neither that the step is done nor that it is
 // refused, such as "pending": there is nothing to signal then, and the sender has done
-// its part. The signal names the step and not the run: the caller sets Run. The error
+// its part. The signal names the step and not the run: the caller sets Run. The secrets
+// are taken out of the body before it is read. The error
 // is a [saga.InputError] that names what is wrong with the body, or the step.
-func (d *Document) ReadSignal(step string, body []byte) (s saga.Signal, clear bool, err error) {
+func (d *Document) ReadSignal(step string, body []byte, secrets ...string) (
+	s saga.Signal, clear bool, err error,
+) {
 	var def *stepDef
 	names := []string{}
 	for _, x := range d.defs {
@@ -106,9 +113,13 @@ func (d *Document) ReadSignal(step string, body []byte) (s saga.Signal, clear bo
 			len(body), saga.MaxData)}
 	}
 	v, err := decodeJSON(body)
-	if err != nil || v == nil {
-		return s, false, &saga.InputError{Field: "body", Problem: "is not JSON"}
+	if err == nil && v == nil {
+		err = errors.New("is not JSON")
 	}
+	if err != nil {
+		return s, false, &saga.InputError{Field: "body", Problem: err.Error()}
+	}
+	v = cleaned(v, maskOf(secrets))
 	s.Step = step
 	if def.await.done == nil {
 		return plainSignal(s, v)
@@ -170,6 +181,9 @@ func (a *awaitDef) read(s saga.Signal, v any) (saga.Signal, bool, error) {
 	}
 	if s.Data, err = a.output.append(nil, sc); err != nil {
 		return s, false, &saga.InputError{Field: "body", Problem: "is unclear: " + err.Error()}
+	}
+	if problem := storable(s.Data); problem != "" {
+		return s, false, &saga.InputError{Field: "body", Problem: "gives an output that " + problem}
 	}
 	return s, true, nil
 }

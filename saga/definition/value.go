@@ -15,10 +15,42 @@ import (
 // The values of expressions are those of JSON: nil, bool, string, json.Number with its
 // exact text, []any, map[string]any; and quoted.
 
-// decodeJSON reads JSON; nothing at all is nil.
+// maxNested is how deep the JSON may be nested that is read or kept. More is of no use,
+// and there are readers that give up on it, or recurse until they end.
+const maxNested = 100
+
+// deeper reports that JSON is nested deeper than that. It need not be whole.
+func deeper(raw []byte, most int) bool {
+	depth, text := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '[' || c == '{':
+			if depth++; depth > most {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
+}
+
+// decodeJSON reads JSON that is UTF-8 and not deeper than maxNested; nothing at all is
+// nil.
 func decodeJSON(raw []byte) (any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return nil, nil
+	}
+	if !utf8.Valid(raw) {
+		return nil, errors.New("is not UTF-8")
+	}
+	if deeper(raw, maxNested) {
+		return nil, fmt.Errorf("is nested deeper than %d", maxNested)
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

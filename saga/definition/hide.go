@@ -1,0 +1,91 @@
+package definition
+
+import (
+	"context"
+	"strings"
+	"unicode"
+
+	"onced/saga/httpstep/redact"
+)
+
+// secretsOf are the texts that nobody must find in what a run keeps: the secrets that
+// the document names, whichever call sends them, and the URLs and tokens of the
+// callbacks of all its steps. A callee may repeat in one reply what it got by another
+// call. A secret that cannot be read was not sent now, so it is passed over.
+func (d *Document) secretsOf(
+	secret func(name string) (string, error), callback func(step string) string,
+) []string {
+	s := &scope{}
+	for _, name := range d.secrets {
+		if v, err := secret(name); err == nil {
+			s.keep(v)
+		}
+	}
+	for _, def := range d.defs {
+		if def.await != nil && d.notifies {
+			s.keepURL(callback(def.name))
+		}
+	}
+	return s.secrets
+}
+
+// hide makes the scope of a call know what must not be kept of its reply.
+func (r *runner) hide(s *scope) {
+	s.secrets = append(s.secrets, r.doc.secretsOf(s.secret, func(step string) string {
+		return r.deps.callbackURL(CallbackUse{Run: s.call.Run, Step: step, Round: s.call.Round})
+	})...)
+}
+
+// callbackURL is the URL, or nothing where there is none.
+func (d *Deps) callbackURL(use CallbackUse) string {
+	if d.CallbackURL == nil {
+		return ""
+	}
+	u, err := d.CallbackURL(use)
+	if err != nil {
+		return ""
+	}
+	return u
+}
+
+// hidden are the same for what comes by a signal.
+func (d *Document) hidden(ctx context.Context, deps *Deps, run CallbackUse) []string {
+	return d.secretsOf(func(name string) (string, error) {
+		if deps.Secret == nil {
+			return "", errMissing
+		}
+		return deps.Secret(ctx, SecretUse{Name: name, Definition: d.name, Step: run.Step})
+	}, func(step string) string {
+		return deps.callbackURL(CallbackUse{Run: run.Run, Step: step, Round: run.Round})
+	})
+}
+
+// keepURL remembers the URL of a callback, and its token.
+func (s *scope) keepURL(u string) {
+	s.keep(u)
+	if token := u[strings.LastIndexByte(u, '/')+1:]; len(token) >= minToken {
+		s.keep(token) // a callee may repeat it without the rest
+	}
+}
+
+// maskOf takes those of the texts out that are long enough.
+func maskOf(secrets []string) *redact.Mask {
+	var long []string
+	for _, s := range secrets {
+		if len(s) >= minSecret {
+			long = append(long, s)
+		}
+	}
+	return redact.New(long)
+}
+
+// printable says what is wrong with a name or a key that people will read: a character
+// that is not seen, or that turns round what stands beside it.
+func printable(name string) string {
+	for _, c := range name {
+		if unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return "has a character that is not seen or that turns text round; leave it out"
+		}
+	}
+	return ""
+}
