@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"onced/kv"
 	"onced/kv/claim"
 	"onced/kv/kvtest/system"
@@ -134,15 +136,16 @@ func childUnreadable(path string) error {
 	if err := fillRows(s, rows, write); err != nil {
 		return err
 	}
-	// The pages that the first rows leave are taken by the roots of what follows.
-	for _, tx := range []func(w kv.Writer) error{
-		func(w kv.Writer) error {
-			return errors.Join(w.Delete(testTable, key(0)), w.Delete(testTable, key(1)))
-		},
-		func(w kv.Writer) error { return write(w, 0) }, func(w kv.Writer) error { return write(w, 1) },
-	} {
-		if err := s.Update(ctx, tx); err != nil {
-			return err
+	// The engine takes any free page for a new root: write until both are in the half
+	// that stays, or no row could be read.
+	for try := 0; !rootsInFirstHalf(s); try++ {
+		if try == 1000 {
+			return errors.New("the roots are always in the second half")
+		}
+		for i := range 2 {
+			if err := s.Update(ctx, func(w kv.Writer) error { return write(w, i) }); err != nil {
+				return err
+			}
 		}
 	}
 	m, _, err := newestMeta(s.backend.file)
@@ -184,6 +187,18 @@ func childUnreadable(path string) error {
 	s.backend.db.NoFreelistSync, s.backend.broken = true, false // Close will want to write
 	sayf("close: %s", ending(path, s.Close()))
 	return nil
+}
+
+// rootsInFirstHalf reports whether the pages by which every row of testTable is found
+// are in the first half of the file.
+func rootsInFirstHalf(s *Store) (low bool) {
+	_ = s.backend.db.View(func(tx *bolt.Tx) error {
+		half := tx.Size() / int64(s.backend.db.Info().PageSize) / 2
+		top, table := tx.Cursor().Bucket().Root(), tx.Bucket([]byte(testTable)).Root()
+		low = int64(top) < half && int64(table) < half
+		return nil
+	})
+	return low
 }
 
 // fillRows writes rows in batches of a hundred.
