@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -124,13 +126,25 @@ func (in *startRequest) key(h http.Header) (string, error) {
 	return key, nil
 }
 
+// maxNested is how deep the JSON of a request may be nested that is kept: there are
+// readers that give up on more.
+const maxNested = 100
+
 // givenJSON is a value of a request in its shortest form; null and nothing are nil.
-// Members of one name in one object are refused: readers differ in which they take.
+// Members of one name in one object are refused: readers differ in which they take. So
+// is what is no UTF-8 or nested too deep.
 func givenJSON(param string, raw json.RawMessage) ([]byte, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
-	if name, ok := doubled(raw); ok {
+	if !utf8.Valid(raw) {
+		return nil, problem.New(problem.InvalidJSON, "it is not UTF-8").At(param)
+	}
+	name, twice, deepest := doubled(raw)
+	switch {
+	case deepest > maxNested:
+		return nil, invalidField(param, fmt.Sprintf("it is nested deeper than %d", maxNested))
+	case twice:
 		return nil, invalidField(param, "the member "+cutText(name)+" is given more than once in one object")
 	}
 	var b bytes.Buffer
@@ -140,25 +154,26 @@ func givenJSON(param string, raw json.RawMessage) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// doubled finds a member that an object of valid JSON has twice.
-func doubled(raw []byte) (string, bool) {
+// doubled finds a member that an object of valid JSON has twice, and how deep it is
+// nested, which is read to maxNested only.
+func doubled(raw []byte) (name string, twice bool, deepest int) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var open []map[string]bool // of an array nil
-	name := true               // what comes next in an object
+	isName := true             // what comes next in an object
 	for {
 		t, err := d.Token()
 		if err != nil {
-			return "", false // io.EOF: the JSON is valid
+			return "", false, deepest // io.EOF: the JSON is valid
 		}
 		in := len(open) > 0 && open[len(open)-1] != nil
-		if text, ok := t.(string); ok && in && name {
+		if text, ok := t.(string); ok && in && isName {
 			if seen := open[len(open)-1]; seen[text] {
-				return text, true
+				return text, true, deepest
 			} else {
 				seen[text] = true
 			}
-			name = false
+			isName = false
 			continue
 		}
 		switch t {
@@ -169,7 +184,10 @@ func doubled(raw []byte) (string, bool) {
 		case json.Delim('}'), json.Delim(']'):
 			open = open[:len(open)-1]
 		}
-		name = true
+		isName = true
+		if deepest = max(deepest, len(open)); deepest > maxNested {
+			return "", false, deepest
+		}
 	}
 }
 

@@ -575,6 +575,10 @@ func TestRunRequestsAreStrict(t *testing.T) {
 			{"acme", start, `{"definition":"pay","key":"x","keys":1}`, "keys"},
 			{"acme", start, `{"definition":"pay","key":"x","Input":1}`, "Input"},
 			{"acme", start, `{"definition":"pay","key":"x","input":{"a":1,"b":[{"c":1,"c":2}]}}`, "input"},
+			{"acme", start, `{"definition":"pay","key":"x","input":` + strings.Repeat("[", 101) +
+				strings.Repeat("]", 101) + `}`, "input"},
+			{"acme", start, `{"definition":"pay","key":"x","input":` + strings.Repeat(`{"a":`, 101) + "1" +
+				strings.Repeat("}", 101) + `}`, "input"},
 			{"acme", start, `{"definition":"pay","key":"x","labels":[1]}`, "labels"},
 			{"acme", start, `{"definition":"pay","key":"x","labels":{"a":1}}`, "labels"},
 			{"acme", start, `{"definition":"pay","key":"x","labels":{"":"b"}}`, "labels"},

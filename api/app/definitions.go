@@ -90,7 +90,7 @@ func inFile(name string, line, column int) config.Origin {
 // readSource reads one byte more than a definition may have, so that the reader of
 // definitions complains of a longer one.
 func readSource(name string) ([]byte, error) {
-	f, err := os.Open(filepath.Clean(name))
+	f, err := config.OpenFile(name)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -160,6 +161,25 @@ func TestAReloadOfDefinitionsIsWholeOrNothing(t *testing.T) {
 	}
 	if !both.Load() {
 		t.Error("calls that began during the reload missed a secret")
+	}
+}
+
+// A pipe among the files that nobody writes to is refused, and holds up no reload.
+func TestAPipeAmongDefinitionsIsRefused(t *testing.T) {
+	f := startFiled(t, "", "a.yaml", waits("a", ""))
+	pipe := filepath.Join(f.dir, "b.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.app.Reload(); err == nil || !strings.Contains(err.Error(), "b.yaml") ||
+		!strings.Contains(err.Error(), "is not a regular file") {
+		t.Fatalf("%v", err)
+	}
+	if err := os.Remove(pipe); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.app.Reload(); err != nil {
+		t.Error(err)
 	}
 }
 

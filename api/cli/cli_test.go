@@ -435,6 +435,40 @@ func TestServeErrors(t *testing.T) {
 	}
 }
 
+// TestAReloadThatHangsHoldsNobodyUp: its files may be on a disk that does not answer.
+func TestAReloadThatHangsHoldsNobodyUp(t *testing.T) {
+	dir, out, errs := t.TempDir(), new(buffer), new(buffer)
+	ready, code, signals := make(chan *app.App, 1), make(chan int, 1), make(chan os.Signal, 2)
+	entered, release := make(chan struct{}), make(chan struct{})
+	env := Env{
+		Args: []string{"serve", "--listen=127.0.0.1:0", "--data", filepath.Join(dir, "data"),
+			"--store.min_free=0"},
+		Stdout: out, Stderr: errs, Signals: signals, Serving: func(a *app.App) { ready <- a },
+		Exit: func(code int) { t.Errorf("exit %d", code) },
+		App: func(o *app.Options) {
+			o.Load = func() (*config.Loaded, error) {
+				close(entered)
+				<-release
+				return nil, errors.New("the disk is gone")
+			}
+		},
+	}
+	go func() { code <- Main(context.WithoutCancel(t.Context()), env) }()
+	select {
+	case <-ready:
+	case code := <-code:
+		t.Fatalf("serve ended with %d: %s", code, errs)
+	}
+	await(t, out, "Keep it")
+	signals <- syscall.SIGHUP
+	<-entered
+	signals <- syscall.SIGTERM
+	if got := <-code; got != 0 { // or the test hangs
+		t.Errorf("code %d: %s", got, errs)
+	}
+	close(release)
+}
+
 func TestReloadOnHangUp(t *testing.T) {
 	s := startService(t, "log: {level: info}\n")
 	s.write("log: {level: debug}\nhttp: {max_body: 2MiB}\n")

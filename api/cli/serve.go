@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
-	"sync"
+	"time"
 
 	"onced/api/app"
 	"onced/api/config"
@@ -63,20 +63,31 @@ func serve(ctx context.Context, c *call) error {
 	if c.env.Serving != nil {
 		c.env.Serving(a)
 	}
-	var reloads sync.WaitGroup
+	reloaded := make(chan struct{})
 	reloading, stop := context.WithCancel(ctx)
-	reloads.Go(func() { reloadOn(reloading, hup, a, o.Logger) })
+	go func() {
+		defer close(reloaded)
+		reloadOn(reloading, hup, a, o.Logger)
+	}()
 	weight := heapWeight()
 	err = a.Run(ctx)
 	runtime.KeepAlive(weight)
 	stop()
-	reloads.Wait()
+	select {
+	case <-reloaded:
+	case <-time.After(reloadPatience): // its files may be on a disk that does not answer
+		o.Logger.Warn("a reload was still under way; it has no effect")
+	}
 	if err != nil {
 		return &failure{what: "onced stopped with an error", why: err.Error(), try: remedy(err),
 			code: exitCode(err), err: err}
 	}
 	return nil
 }
+
+// reloadPatience is how long the end of the process waits for a reload that is under
+// way. The drain does not: the reload has its own goroutine.
+const reloadPatience = time.Second
 
 // heapWeight is memory that nobody touches, so that it costs address space and
 // nothing else. The collector sets out when the heap has doubled; the store keeps

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -205,7 +204,7 @@ func (l *loader) readFile(name string) ([]byte, error) {
 }
 
 func readFile(name string) ([]byte, error) {
-	f, err := os.Open(filepath.Clean(name))
+	f, err := OpenFile(name)
 	if err != nil {
 		return nil, err
 	}
