@@ -143,6 +143,37 @@ func TestValuesThatHoldThemselvesAreBounded(t *testing.T) {
 	}
 }
 
+// What costs by the length of a text is counted by it.
+func TestWorkIsCountedByLength(t *testing.T) {
+	t.Parallel()
+	digits := strings.Repeat("7", maxDigits-10)
+	input := []byte(`{"l": [` + strings.Repeat(digits+",", 999) + `1], "s": "` + strings.Repeat("x", 200_000) +
+		`", "n": [` + strings.Repeat("12.50,", 9999) + `1]}`)
+	for source, want := range map[string]string{
+		"any(input.l, len(input.s) == 7)":                   "does too much",
+		"any(input.l, input.s matches 'y')":                 "does too much",
+		"input.s matches '(a|bc|def){30}'":                  "does too much",
+		"any(input.l, input.s < 'a')":                       "does too much",
+		"all(input.l, # + # * 0 + # * 0 + # * 0 > 1)":       "does too much",
+		"input.s matches 'x+y?$' && len(input.s) == 200000": "",
+		"sum(input.n) > 1 && sum(input.l) > 1":              "",
+	} {
+		x, problems := compileExpr(source, &env{input: anyType, used: map[string]bool{}})
+		if len(problems) > 0 {
+			t.Fatal(source, problems)
+		}
+		_, err := x.value(&scope{input: input, call: &saga.Call{}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", source, err, want)
+		}
+	}
+	_, problems := compileExpr("input matches '((a{10}){10}){9}b{200}'",
+		&env{input: anyType, used: map[string]bool{}})
+	if len(problems) != 1 || !strings.Contains(problems[0].message, "the limit is 1000") {
+		t.Errorf("a pattern without end: %v", problems)
+	}
+}
+
 // Documents that are made to keep the checker busy end soon all the same, with as many
 // problems as anybody reads.
 func TestTheCheckIsBounded(t *testing.T) {

@@ -89,7 +89,7 @@ func (c *compiler) function(n ast.Node, name string, args []ast.Node) (evalFunc,
 			}
 			values[i] = v
 		}
-		if err := s.spend(1); err != nil {
+		if err := s.spend(1 + length(values...)/64); err != nil {
 			return nil, err
 		}
 		v, err := f.call(s, values)
@@ -98,6 +98,21 @@ func (c *compiler) function(n ast.Node, name string, args []ast.Node) (evalFunc,
 		}
 		return v, err
 	}, f.result.with(false, secret)
+}
+
+// length is how long the texts and numbers are, in bytes.
+func length(values ...any) (n int) {
+	for _, v := range values {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case json.Number:
+			n += len(v)
+		case quoted:
+			n += len(v)
+		}
+	}
+	return n
 }
 
 func callLen(_ *scope, a []any) (any, error) {
@@ -133,6 +148,9 @@ func callJoin(s *scope, a []any) (any, error) {
 			return nil, fmt.Errorf("has join of an item that %w", err)
 		}
 		parts[i] = text
+		if err := s.spend(1); err != nil {
+			return nil, err
+		}
 		if err := s.grow(len(text) + len(a[1].(string))); err != nil {
 			return nil, err
 		}
@@ -161,10 +179,7 @@ func callNumber(_ *scope, a []any) (any, error) {
 func callSum(s *scope, a []any) (any, error) {
 	var total any = json.Number("0")
 	for _, item := range a[0].([]any) {
-		if err := s.spend(1); err != nil {
-			return nil, err
-		}
-		next, err := compute("+", total, item)
+		next, err := s.compute("+", total, item)
 		if err != nil {
 			return nil, err
 		}
@@ -173,13 +188,13 @@ func callSum(s *scope, a []any) (any, error) {
 	return total, nil
 }
 
-func callMin(_ *scope, a []any) (any, error) { return pick(a, -1) }
+func callMin(s *scope, a []any) (any, error) { return pick(s, a, -1) }
 
-func callMax(_ *scope, a []any) (any, error) { return pick(a, 1) }
+func callMax(s *scope, a []any) (any, error) { return pick(s, a, 1) }
 
 // pick returns the smaller (-1) or the larger (1) of two numbers.
-func pick(a []any, sign int) (any, error) {
-	cmp, err := compare(a[0], a[1])
+func pick(s *scope, a []any, sign int) (any, error) {
+	cmp, err := s.compare(a[0], a[1])
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package definition
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -29,7 +28,7 @@ func (c *compiler) unary(n *ast.UnaryNode) (evalFunc, *typ) {
 			if err != nil {
 				return nil, err
 			}
-			return compute("*", v, jsonMinusOne)
+			return s.compute("*", v, jsonMinusOne)
 		}, numberType.with(false, t.secret)
 	}
 	return c.fail(n, "the operator %s is not supported", n.Operator)
@@ -77,7 +76,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (evalFunc, *typ) {
 		if problem := wrongOperand(at, bt, numberKind); problem != "" {
 			return c.fail(n, "%s of %s; it takes numbers%s", n.Operator, problem, amountHint(at, bt))
 		}
-		return both(a, b, func(_ *scope, x, y any) (any, error) { return compute(n.Operator, x, y) }),
+		return both(a, b, func(s *scope, x, y any) (any, error) { return s.compute(n.Operator, x, y) }),
 			numberType.with(false, secret)
 	case "contains", "startsWith", "endsWith":
 		if problem := wrongOperand(at, bt, stringKind); problem != "" {
@@ -211,8 +210,8 @@ func (c *compiler) order(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {
 			amountHint(at, bt))
 	}
 	op := n.Operator
-	return both(a, b, func(_ *scope, x, y any) (any, error) {
-		cmp, err := compare(x, y)
+	return both(a, b, func(s *scope, x, y any) (any, error) {
+		cmp, err := s.compare(x, y)
 		if err != nil {
 			return nil, err
 		}
@@ -230,7 +229,10 @@ func (c *compiler) order(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {
 }
 
 // compare orders two numbers or two texts.
-func compare(x, y any) (int, error) {
+func (s *scope) compare(x, y any) (int, error) {
+	if err := s.spend(1 + length(x, y)/64); err != nil {
+		return 0, err
+	}
 	if a, ok := x.(string); ok {
 		if b, ok := y.(string); ok {
 			return strings.Compare(a, b), nil
@@ -256,7 +258,10 @@ func operandError(verb string, v any, err error) error {
 }
 
 // compute is arithmetic with an error that names the side at fault.
-func compute(op string, x, y any) (any, error) {
+func (s *scope) compute(op string, x, y any) (any, error) {
+	if err := s.spend(1 + length(x, y)/8); err != nil {
+		return nil, err
+	}
 	for _, v := range []any{x, y} {
 		if _, err := decimalOf(v); err != nil {
 			return nil, operandError("computes with", v, err)
@@ -289,7 +294,7 @@ func (c *compiler) plus(n *ast.BinaryNode, l, r operand) (evalFunc, *typ) {
 				return p + q, s.grow(len(p) + len(q))
 			}
 		}
-		return compute("+", x, y)
+		return s.compute("+", x, y)
 	}), t.with(false, secret)
 }
 
@@ -305,7 +310,7 @@ func textOperator(op string, a, b evalFunc) evalFunc {
 		if !ok2 {
 			return nil, fmt.Errorf("has %s of what is %s", op, kindOf(y))
 		}
-		return test(p, q), s.spend(len(p) / 1024)
+		return test(p, q), s.spend((len(p) + len(q)) / 1024)
 	})
 }
 
@@ -331,31 +336,4 @@ func within(s *scope, x, y any) (any, error) {
 		return there, nil
 	}
 	return nil, fmt.Errorf("looks for something in what is %s", kindOf(y))
-}
-
-// matches takes patterns that are written down, so that they are known to be good.
-func (c *compiler) matches(n *ast.BinaryNode) (evalFunc, *typ) {
-	f, t := c.node(n.Left)
-	pattern, ok := named(n.Right)
-	if !ok {
-		return c.fail(n.Right, "matches takes a pattern in quotes")
-	}
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return c.fail(n.Right, "is no pattern: %s", oneLine(err.Error()))
-	}
-	if !t.is(stringKind) || t.maybe {
-		return c.fail(n, "matches of %s; it takes a text", t.described())
-	}
-	return func(s *scope) (any, error) {
-		v, err := f(s)
-		if err != nil {
-			return nil, err
-		}
-		text, ok := v.(string)
-		if !ok {
-			return nil, fmt.Errorf("has matches of what is %s", kindOf(v))
-		}
-		return re.MatchString(text), s.spend(1 + len(text)/64)
-	}, boolType.with(false, t.secret)
 }

@@ -53,6 +53,9 @@ func (c *compiler) rounder(n ast.Node, name string, args []ast.Node) (evalFunc, 
 				return nil, err
 			}
 		}
+		if err := s.spend(length(x, y) / 8); err != nil {
+			return nil, err
+		}
 		return quotient(x, y, places.Value)
 	}, numberType.with(false, secret)
 }
