@@ -96,6 +96,9 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 		defer stop()
 	}
 	if err := t.provider.Shutdown(ctx); err != nil {
+		if t.exporter != nil { // stop may come before what it stops has begun
+			t.exporter.abort()
+		}
 		return fmt.Errorf("trace: the last spans could not be sent: %w", err)
 	}
 	return nil
