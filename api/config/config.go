@@ -74,7 +74,8 @@ type Sagas struct {
 	// taken for ever.
 	Retention time.Duration `default:"720h" key:"retention" max:"87600h" min:"1h"`
 	// MaxCalls bounds the calls under way at a time, MaxCallsPerDefinition those of
-	// one definition and MaxCallsPerHost those to one host; 0 means MaxCalls.
+	// one definition, 0 for MaxCalls, and MaxCallsPerHost those to one host, 0 for three
+	// quarters of MaxCalls, so that a host that hangs does not take them all.
 	MaxCalls              int `default:"1024" key:"max_calls"                max:"100000" min:"1"`
 	MaxCallsPerDefinition int `default:"0"    key:"max_calls_per_definition" max:"100000" min:"0"`
 	MaxCallsPerHost       int `default:"0"    key:"max_calls_per_host"       max:"100000" min:"0"`
