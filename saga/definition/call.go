@@ -41,6 +41,7 @@ type callDef struct {
 	timeout      time.Duration
 	outcomes     httpstep.Outcomes
 	readings     []reading
+	keyValidFor  time.Duration // 0: it knows none
 	resend       bool
 	fresh        bool
 	isCheck      bool
@@ -271,6 +272,9 @@ func (d *callDef) request(s *scope, t *Target) (*httpstep.Request, error) {
 	req := &httpstep.Request{Method: d.method, URL: target, KeyHeader: d.keyHeader, Trust: t.Origin.trust(),
 		Resend: d.resend, Fresh: d.fresh, Timeout: d.timeout, Outcomes: &d.outcomes}
 	if !d.isCheck {
+		// A pause as long as the callee knows the key would leave no try within it. Each
+		// is at most half of what the ones before can have left.
+		req.MaxPause = d.keyValidFor >> min(max(s.call.Try, 1), 30)
 		req.Key = s.call.DownstreamKey
 	}
 	req.Header = make(http.Header, len(d.headers))

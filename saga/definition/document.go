@@ -91,11 +91,15 @@ func (c *checker) document(n *node) *Document {
 	if s == nil {
 		return nil
 	}
+	c.printable(n, "")
 	d := &Document{source: slices.Clone(c.src), file: c.file}
 	d.name = c.name(s, "name", true)
 	d.title, _ = s.text("title")
 	if len(d.title) > 200 {
 		c.at(s.n.get("title"), "title", "has more than 200 bytes")
+	}
+	if problem := printable(d.title); problem != "" {
+		c.at(s.n.get("title"), "title", "%s", problem)
 	}
 	d.version = c.name(s, "version", false)
 	d.deadline = s.duration("deadline", time.Millisecond, longest)

@@ -2,6 +2,8 @@ package definition
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -88,4 +90,18 @@ func printable(name string) string {
 		}
 	}
 	return ""
+}
+
+// printable checks all names of a document.
+func (c *checker) printable(n *node, field string) {
+	for i, item := range n.items {
+		name := fmt.Sprintf("%s[%d]", field, i)
+		if n.kind == objectNode {
+			if name = join(field, n.keys[i].text); printable(n.keys[i].text) != "" && !c.full() {
+				name = join(field, strconv.QuoteToASCII(n.keys[i].text))
+				c.at(n.keys[i], name, "%s", printable(n.keys[i].text))
+			}
+		}
+		c.printable(item, name)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"onced/saga"
 	"onced/saga/machine"
@@ -155,5 +156,55 @@ func TestWhatIsRenderedTooLateIsNotSent(t *testing.T) {
 	}
 	if began >= 2*watched {
 		t.Errorf("the time was not looked at for %d", began)
+	}
+}
+
+// Names and keys that people read have nothing in them that is not seen or turns text
+// round; texts that are only passed on may.
+func TestNamesThatTurnTextRound(t *testing.T) {
+	t.Parallel()
+	const src = "name: a\ntitle: \"T\"\ninput: {\"I\": any}\nlabels: {\"L\": x}\nsteps:\n" +
+		"- name: b\n  call: {url: http://h/, query: {\"Q\": x}, body: {\"B\": \"x\\u202Ey\"}}\n"
+	if got := found(src); got != "" {
+		t.Fatal(got)
+	}
+	for place, field := range map[string]string{"T": "title", "I": "input", "L": "labels", "Q": "steps[0].call.query",
+		"B": "steps[0].call.body"} {
+		for _, c := range []string{"\\u202E", "\\u2066", "\\u200B", "\\uFEFF", "\\u2028", "\\u0007"} {
+			got := found(strings.Replace(src, "\""+place+"\"", "\"x"+c+"y\"", 1))
+			if !strings.Contains(got, "turns text round") || !strings.Contains(got, field) ||
+				strings.ContainsAny(got, "\u202E\u2066\u200B\uFEFF\u2028\u0007") {
+				t.Errorf("%s %s: %q", place, c, got)
+			}
+		}
+	}
+	d, _ := Parse([]byte(src), Options{})
+	for key, good := range map[string]bool{"o-1 é 注文": true, "o\u202E1": false, "o\u200B1": false} {
+		err := d.Prepare(&saga.StartRequest{Key: key})
+		if e, ok := errors.AsType[*saga.InputError](err); good != (err == nil) || !good && (!ok || e.Field != "key") {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+}
+
+// What a callee asks to wait leaves a try within the time for which it knows the key.
+func TestThePauseLeavesATryWithinTheKey(t *testing.T) {
+	t.Parallel()
+	d, _ := Parse([]byte("name: a\nsteps:\n- name: b\n  call: {url: http://h/}\n  repeatable: 1h\n"+
+		"  undo: {url: http://h/}\n  undo_key_valid_for: 2h\n"), Options{})
+	total := time.Duration(0)
+	for try := 1; try <= 100; try++ {
+		c := &saga.Call{Step: "b", Try: try}
+		req, err := d.defs[0].call.request(&scope{call: c}, &Target{})
+		if err != nil || try == 1 && req.MaxPause != 30*time.Minute || req.MaxPause <= 0 {
+			t.Fatal(try, req.MaxPause, err)
+		}
+		if total += req.MaxPause; total >= time.Hour {
+			t.Fatalf("the pauses before try %d are %s", try+1, total)
+		}
+		undo, err := d.defs[0].undo.request(&scope{call: c}, &Target{})
+		if err != nil || undo.MaxPause < req.MaxPause || try == 1 && undo.MaxPause != time.Hour {
+			t.Fatal(undo.MaxPause, err)
+		}
 	}
 }

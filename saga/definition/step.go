@@ -146,7 +146,7 @@ func (c *checker) action(s *section, d *stepDef, e *env) {
 		outcomes = httpstep.AwaitOutcomes()
 	}
 	c.effect(cs, d.call, &ce, outcomes)
-	d.call.resend = d.keyValidFor > 0
+	d.call.resend, d.call.keyValidFor = d.keyValidFor > 0, d.keyValidFor
 	// Where nothing can settle an outcome, none is risked on an old connection.
 	d.call.fresh = !d.call.resend && !d.undoWhenAbsent && s.n.get("check") == nil
 	if out != nil {
@@ -169,7 +169,7 @@ func (c *checker) undo(s *section, d *stepDef, e *env, own *typ) {
 	d.undo = c.call(us, &ue, actionMethods)
 	c.effect(us, d.undo, &ue, httpstep.DefaultOutcomes())
 	// An undo in doubt is sent again with the same key, unless its callee knows none.
-	d.undo.resend = d.undoKeyValidFor > 0
+	d.undo.resend, d.undo.keyValidFor = d.undoKeyValidFor > 0, d.undoKeyValidFor
 	d.undo.fresh = !d.undo.resend
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -244,6 +245,23 @@ func TestCancelled(t *testing.T) {
 	_, err := newCaller(t, Config{}).Do(ctx, post(url))
 	if saga.OutcomeOf(err) != saga.OutcomeUnknown || !strings.Contains(err.Error(), "cancelled") {
 		t.Error(err)
+	}
+}
+
+// TestThePauseIsBounded: where the outcome is unknown, by the request too.
+func TestThePauseIsBounded(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "600")
+		status, _ := strconv.Atoi(r.URL.Query().Get("s"))
+		w.WriteHeader(status)
+	})
+	c := newCaller(t, Config{})
+	for status, want := range map[int]time.Duration{429: 10 * time.Minute, 503: time.Minute, 202: time.Minute} {
+		_, err := c.Do(t.Context(), &Request{Method: "POST", URL: s.URL + "/?s=" + strconv.Itoa(status),
+			Trust: egress.Trusted, MaxPause: time.Minute})
+		if e := callError(t, err); e.RetryAfter != want {
+			t.Errorf("%d: %s, want %s", status, e.RetryAfter, want)
+		}
 	}
 }
 

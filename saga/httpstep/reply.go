@@ -38,6 +38,9 @@ func (r *Reply) Err(m Meaning, why string) error {
 		return nil
 	}
 	after := r.RetryAfter()
+	if most := r.req.MaxPause; most > 0 && (m == Unfinished || m == Unknown) {
+		after = min(after, most)
+	}
 	e := &CallError{Method: r.req.Method, Host: r.host, Status: r.Status, Meaning: m, RetryAfter: after,
 		Credentials: r.credentials()}
 	e.text = r.text(why)

@@ -58,6 +58,10 @@ type Request struct {
 	Timeout time.Duration
 	// Outcomes say what a status means; nil means [DefaultOutcomes].
 	Outcomes *Outcomes
+	// MaxPause bounds what Retry-After of a reply may ask for that leaves the outcome
+	// unknown, so that the next try is made while the callee still knows the key; 0 is
+	// MaxRetryAfter.
+	MaxPause time.Duration
 	// MaxReply is how much of the reply's body is kept, in bytes; 0 means that of the
 	// Config.
 	MaxReply int
