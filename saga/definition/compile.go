@@ -180,7 +180,11 @@ func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
 		return nil, err
 	}
 	if r.output == nil {
-		return wholeBody(reply, s), nil
+		out, err := r.defaultOutput(reply, s)
+		if err != nil {
+			return nil, reply.Err(httpstep.Unknown, err.Error())
+		}
+		return out, nil
 	}
 	s.take(reply)
 	out, err := r.output.append(nil, s)
@@ -281,7 +285,10 @@ func (r *runner) look(ctx context.Context, c *saga.Call) (out []byte, found bool
 		return nil, false, nil
 	}
 	if d.output == nil {
-		return wholeBody(reply, s), true, nil
+		if out, err = r.defaultOutput(reply, s); err != nil {
+			return nil, false, reply.Err(httpstep.Unknown, "the look-up is unclear: "+err.Error())
+		}
+		return out, true, nil
 	}
 	if out, err = d.output.append(nil, s); err != nil {
 		return nil, false, reply.Err(httpstep.Unknown, "the look-up is unclear: "+err.Error())

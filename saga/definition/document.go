@@ -232,7 +232,7 @@ func (c *checker) allSteps(s *section, d *Document) {
 func (c *checker) stepNames(n *node) {
 	c.steps = make([]stepType, len(n.items))
 	for i, item := range n.items {
-		c.steps[i].output, c.steps[i].came = anyType, anyType
+		c.steps[i].output, c.steps[i].came, c.steps[i].reads = anyType, anyType, &parts{}
 		if item.kind != objectNode {
 			continue
 		}

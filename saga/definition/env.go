@@ -29,6 +29,7 @@ type stepType struct {
 	output *typ // what it has come to, however it ended
 	signal bool // it awaits one
 	came   *typ // what comes with it
+	reads  *parts
 }
 
 func (e *env) names() []string {

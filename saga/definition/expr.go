@@ -58,6 +58,7 @@ func compileExpr(source string, env *env) (*expression, []problemAt) {
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
+	env.note(root)
 	return &expression{source: source, typ: t, eval: eval, nilOK: mayBeNil(root)}, nil
 }
 

@@ -18,6 +18,7 @@ type stepDef struct {
 	undo   *callDef
 	check  *checkDef
 	await  *awaitDef
+	reads  *parts // what others read of the output
 
 	keyValidFor, settlesAfter, undoKeyValidFor   time.Duration
 	pivot, irreversible, nothing, undoWhenAbsent bool
@@ -58,7 +59,7 @@ func (c *checker) step(n *node, i int) *stepDef {
 	if s == nil {
 		return nil
 	}
-	d := &stepDef{name: c.steps[i].name}
+	d := &stepDef{name: c.steps[i].name, reads: c.steps[i].reads}
 	e := &env{input: c.input, steps: c.steps, own: d.name, key: true, run: true, secrets: c.secrets,
 		used: c.used, notifies: &c.notifies}
 	c.settings(s, d)
