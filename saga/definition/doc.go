@@ -30,7 +30,7 @@
 //	    timeout: 10s          # of this call; 30s, and 10s of a look-up, when not said
 //	    outcomes: {done: 2xx, refused: [409, 422], retry: 429, unfinished: 202, unknown: 404}
 //	    refused_if: "${reply.body.status == 'declined'}"   # and retry_if, unfinished_if
-//	  output: {id: "${reply.body.id}"}    # default: the JSON of a body up to 32 KiB
+//	  output: {id: "${reply.body.id}"}    # default: the JSON of the body, see below
 //	  await:                  # a signal finishes the step
 //	    for: 30m
 //	    done: "${signal.body.status == 'succeeded'}"
@@ -94,7 +94,10 @@
 //	a reply cannot be read: refused_if and its like      unknown: looked up, sent again
 //	or output reads what is not there, the body is no    under the same key, or held
 //	JSON or too long
-//	the default output: the body is no JSON or large     done, with no output
+//	the default output: the body is no JSON, or no part  done, with no output
+//	of it is read and it is larger than 32 KiB
+//	the default output: a part is read, and the body is  unknown, as above: say output:
+//	too long to be read or nested too deep
 //	a look-up that is not answered (3xx, 401, 407, 408,  it tells nothing: asked again,
 //	425, 429, 5xx), that none or two of done, refused    then held
 //	and absent claim, or that cannot be read
@@ -111,14 +114,30 @@
 //     order of a map reaches it. Numbers keep their text; no float is involved.
 //   - Expressions reach neither scheme, host nor port of a URL, no name of a header or
 //     of a query, and cannot end a path segment, a query value or a header's line.
-//   - Secrets are looked up when a call is rendered. They are not stored, and where a
-//     reply gives one back it is taken out before anything is kept.
+//   - Secrets are looked up when a call is rendered. They are not stored. Where a reply
+//     or the body of a callback gives one back it is taken out before anything is read or
+//     kept, in all the ways to write it that package redact knows: each secret that the
+//     document names, whichever call sent it, and the callback URLs of all its steps and
+//     their tokens. Texts of less than 4 bytes are left.
+//   - Without output, the JSON of a body of at most 32 KiB is kept whole, and of a larger
+//     one, up to 256 KiB, those parts that the undo and later steps read.
+//   - JSON that is read or kept is UTF-8 and nested no deeper than 100.
+//   - The work of expressions is bounded, with the length of texts and the size of
+//     patterns counted, and ends with the time of the call. What is not rendered in time
+//     is "not done".
+//   - Where an outcome is unknown and the callee knows keys, a Retry-After is cut to half
+//     of the time for which it knows the key, then to a quarter, and so on: the next try
+//     is made within it.
 //   - What goes wrong before a call is sent is "not done"; what goes wrong while its
 //     reply is read is "unknown", never "not done".
 //   - A run keeps to the version of its document. Versions are never changed and never
 //     removed.
 //
 // # What is not
+//
+// That a secret is found which was changed by a reload between two calls of a run, or
+// that a callee repeats in part or in base64, or that comes by a signal of a client and
+// not by a callback.
 //
 // That a callee does what its reply says, that a reading of a reply (refused_if, check)
 // is right, or that a document does what its author meant.
