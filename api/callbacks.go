@@ -140,8 +140,8 @@ func (s *Server) signal(c echo.Context) error {
 	}
 	sig := saga.Signal{Step: c.Param("step")}
 	if awaits, known := s.sagas.Engine.Awaits(v, sig.Step); known && !awaits && !who.Can(auth.RunsOperate) {
-		return aboutRun(c, problem.New(problem.WrongState, "the step "+cutText(sig.Step)+" has no await: its "+
-			"reply and its look-up say what became of it; where nobody knows, an operator says so with "+
+		return aboutRun(c, problem.New(problem.WrongState, "the step "+cutText(sig.Step)+" has no await: "+
+			"its reply and its look-up say what became of it; where nobody knows, an operator says so with "+
 			"mark_done or mark_not_done"))
 	}
 	if !owner {

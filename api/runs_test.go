@@ -557,59 +557,65 @@ func TestBulkTellsWhatIsRefused(t *testing.T) {
 	})
 }
 
+// wrongRunRequests are requests about the run at path, each by whom, with the name of
+// what is wrong in it.
+func wrongRunRequests(path string) []struct{ as, what, body, param string } {
+	long, start, bulk := strings.Repeat("x", 256), "POST /v1/runs", "POST /v1/runs/bulk"
+	return []struct{ as, what, body, param string }{
+		{"acme", start, `{"key":"k"}`, "definition"},
+		{"acme", start, `{"definition":"nope","key":"k"}`, "definition"},
+		{"admin", start, `{"definition":"pay","version":"9","key":"k"}`, "definition"},
+		{"acme", start, `{"definition":"pay","key":"k","round":"1"}`, "round"},
+		{"acme", start, `{"definition":"pay"}`, "key"},
+		{"acme", start, `{"definition":"pay","key":" "}`, "key"},
+		{"acme", start, `{"definition":"pay","key":"a\u0000b"}`, "key"},
+		{"acme", start, `{"definition":"pay","key":"` + long + `"}`, "key"},
+		{"acme", start, `{"definition":"pay","key":"x","keys":1}`, "keys"},
+		{"acme", start, `{"definition":"pay","key":"x","Input":1}`, "Input"},
+		{"acme", start, `{"definition":"pay","key":"x","input":{"a":1,"b":[{"c":1,"c":2}]}}`, "input"},
+		{"acme", start, `{"definition":"pay","key":"x","input":` + strings.Repeat("[", 101) +
+			strings.Repeat("]", 101) + `}`, "input"},
+		{"acme", start, `{"definition":"pay","key":"x","input":` + strings.Repeat(`{"a":`, 101) + "1" +
+			strings.Repeat("}", 101) + `}`, "input"},
+		{"acme", start, `{"definition":"pay","key":"x","labels":[1]}`, "labels"},
+		{"acme", start, `{"definition":"pay","key":"x","labels":{"a":1}}`, "labels"},
+		{"acme", start, `{"definition":"pay","key":"x","labels":{"":"b"}}`, "labels"},
+		{"acme", start, `{"definition":"pay","key":"x","labels":{"a":"b","a":"c"}}`, "labels"},
+		{"acme", "POST /v1/runs?wait=1", `{"definition":"pay","key":"x"}`, "wait"},
+		{"acme", "POST " + path + "/signals/charge", `{"outcome":"perhaps"}`, "outcome"},
+		{"acme", "POST " + path + "/signals/charge", `{"outcome":"done","at":"noon"}`, "at"},
+		{"acme", "POST " + path + "/signals/charge", `{"outcome":"done","data":{"a":1,"a":2}}`, "data"},
+		{"acme", "POST " + path + "/signals/none", `{"outcome":"done"}`, "step"},
+		{"operator", "POST " + path + "/skip", `{"reason":"x"}`, "step"},
+		{"operator", "POST " + path + "/skip", `{"reason":"x","step":"none"}`, "step"},
+		{"operator", "POST " + path + "/cancel", `{"reason":"x","step":"charge"}`, "step"},
+		{"operator", "POST " + path + "/skip", `{"reason":"x","step":"charge","output":1}`, "output"},
+		{"operator", "POST " + path + "/cancel", `{"reason":"x","why":"x"}`, "why"},
+		{"operator", bulk, `{"verb":"rerun","reason":"x","filter":{"state":"open"}}`, "verb"},
+		{"operator", bulk, `{"verb":"close","reason":"x"}`, "filter"},
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{}}`, "filter"},
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"stat":"open"}}`, "stat"},
+		{"operator", bulk, `{"verb":"close","filter":{"state":"open"}}`, "reason"},
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"limit":10001}`,
+			"limit"},
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"cursor":"x"}`,
+			"cursor"},
+		{"operator", "GET /v1/runs?state=done", "", "state"},
+		{"operator", "GET /v1/runs?state=held,", "", "state"},
+		{"operator", "GET /v1/runs?label=shop", "", "label"},
+		{"operator", "GET /v1/runs?since=yesterday", "", "since"},
+		{"operator", "GET /v1/runs?limit=201", "", "limit"},
+		{"operator", "GET /v1/runs?key=" + long, "", "key"},
+		{"operator", "GET /v1/runs?states=held", "", "states"},
+	}
+}
+
 func TestRunRequestsAreStrict(t *testing.T) {
 	inSagas(t, func(t *testing.T, r *sagaRig) {
 		path := r.started("pay", "k")
 		synctest.Wait()
 		etag := r.see(path).header.Get("ETag")
-		long, start, bulk := strings.Repeat("x", 256), "POST /v1/runs", "POST /v1/runs/bulk"
-		for _, c := range []struct{ as, what, body, param string }{
-			{"acme", start, `{"key":"k"}`, "definition"},
-			{"acme", start, `{"definition":"nope","key":"k"}`, "definition"},
-			{"admin", start, `{"definition":"pay","version":"9","key":"k"}`, "definition"},
-			{"acme", start, `{"definition":"pay","key":"k","round":"1"}`, "round"},
-			{"acme", start, `{"definition":"pay"}`, "key"},
-			{"acme", start, `{"definition":"pay","key":" "}`, "key"},
-			{"acme", start, `{"definition":"pay","key":"a\u0000b"}`, "key"},
-			{"acme", start, `{"definition":"pay","key":"` + long + `"}`, "key"},
-			{"acme", start, `{"definition":"pay","key":"x","keys":1}`, "keys"},
-			{"acme", start, `{"definition":"pay","key":"x","Input":1}`, "Input"},
-			{"acme", start, `{"definition":"pay","key":"x","input":{"a":1,"b":[{"c":1,"c":2}]}}`, "input"},
-			{"acme", start, `{"definition":"pay","key":"x","input":` + strings.Repeat("[", 101) +
-				strings.Repeat("]", 101) + `}`, "input"},
-			{"acme", start, `{"definition":"pay","key":"x","input":` + strings.Repeat(`{"a":`, 101) + "1" +
-				strings.Repeat("}", 101) + `}`, "input"},
-			{"acme", start, `{"definition":"pay","key":"x","labels":[1]}`, "labels"},
-			{"acme", start, `{"definition":"pay","key":"x","labels":{"a":1}}`, "labels"},
-			{"acme", start, `{"definition":"pay","key":"x","labels":{"":"b"}}`, "labels"},
-			{"acme", start, `{"definition":"pay","key":"x","labels":{"a":"b","a":"c"}}`, "labels"},
-			{"acme", "POST /v1/runs?wait=1", `{"definition":"pay","key":"x"}`, "wait"},
-			{"acme", "POST " + path + "/signals/charge", `{"outcome":"perhaps"}`, "outcome"},
-			{"acme", "POST " + path + "/signals/charge", `{"outcome":"done","at":"noon"}`, "at"},
-			{"acme", "POST " + path + "/signals/charge", `{"outcome":"done","data":{"a":1,"a":2}}`, "data"},
-			{"acme", "POST " + path + "/signals/none", `{"outcome":"done"}`, "step"},
-			{"operator", "POST " + path + "/skip", `{"reason":"x"}`, "step"},
-			{"operator", "POST " + path + "/skip", `{"reason":"x","step":"none"}`, "step"},
-			{"operator", "POST " + path + "/cancel", `{"reason":"x","step":"charge"}`, "step"},
-			{"operator", "POST " + path + "/skip", `{"reason":"x","step":"charge","output":1}`, "output"},
-			{"operator", "POST " + path + "/cancel", `{"reason":"x","why":"x"}`, "why"},
-			{"operator", bulk, `{"verb":"rerun","reason":"x","filter":{"state":"open"}}`, "verb"},
-			{"operator", bulk, `{"verb":"close","reason":"x"}`, "filter"},
-			{"operator", bulk, `{"verb":"close","reason":"x","filter":{}}`, "filter"},
-			{"operator", bulk, `{"verb":"close","reason":"x","filter":{"stat":"open"}}`, "stat"},
-			{"operator", bulk, `{"verb":"close","filter":{"state":"open"}}`, "reason"},
-			{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"limit":10001}`,
-				"limit"},
-			{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"cursor":"x"}`,
-				"cursor"},
-			{"operator", "GET /v1/runs?state=done", "", "state"},
-			{"operator", "GET /v1/runs?state=held,", "", "state"},
-			{"operator", "GET /v1/runs?label=shop", "", "label"},
-			{"operator", "GET /v1/runs?since=yesterday", "", "since"},
-			{"operator", "GET /v1/runs?limit=201", "", "limit"},
-			{"operator", "GET /v1/runs?key=" + long, "", "key"},
-			{"operator", "GET /v1/runs?states=held", "", "states"},
-		} {
+		for _, c := range wrongRunRequests(path) {
 			var body any
 			if c.body != "" {
 				body = c.body

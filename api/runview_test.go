@@ -16,7 +16,8 @@ func TestARunDoesNotShowWhatIsPast(t *testing.T) {
 			r.set("charge", "dropped")
 			path := r.started("pay", fmt.Sprint(i))
 			held := r.state(path, "held")
-			if !strings.Contains(held.text("reason"), "not known") || strings.Contains(string(held.raw), "next_at") {
+			if !strings.Contains(held.text("reason"), "not known") ||
+				strings.Contains(string(held.raw), "next_at") {
 				t.Errorf("held: %s", held.raw)
 			}
 			if c.verb == "mark_done" {
@@ -25,8 +26,8 @@ func TestARunDoesNotShowWhatIsPast(t *testing.T) {
 				r.operate(path, c.verb).want(t, 200, "")
 			}
 			a := r.state(path, c.state)
-			if got, _ := a.at("reason").(string); !strings.Contains(got, c.reason) || c.reason == "" && got != "" ||
-				strings.Contains(string(a.raw), "next_at") {
+			if got, _ := a.at("reason").(string); !strings.Contains(got, c.reason) ||
+				c.reason == "" && got != "" || strings.Contains(string(a.raw), "next_at") {
 				t.Errorf("%s: %s", c.verb, a.raw)
 			}
 			if c.verb == "cancel" {

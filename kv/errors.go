@@ -55,7 +55,8 @@ type DoubtError struct {
 
 // Error names the row.
 func (e *DoubtError) Error() string {
-	return fmt.Sprintf("%v: row %x of %s; its state is known after a restart", ErrCommitUnknown, e.Key, e.Table)
+	return fmt.Sprintf("%v: row %x of %s; its state is known after a restart", ErrCommitUnknown, e.Key,
+		e.Table)
 }
 
 // Unwrap returns ErrCommitUnknown.

@@ -109,8 +109,8 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 		return nil, &ConfigError{Operation: "engine", Field: "store",
 			Problem: "has no epochs; use one that a single process holds at a time"}
 	}
-	e := &Engine{store: s, cfg: cfg, epoch: s.Epoch(), drains: make(chan struct{}), defs: map[defID]*registered{},
-		latest: map[string]*registered{}, drivers: map[string]*driver{},
+	e := &Engine{store: s, cfg: cfg, epoch: s.Epoch(), drains: make(chan struct{}),
+		defs: map[defID]*registered{}, latest: map[string]*registered{}, drivers: map[string]*driver{},
 		waiters: map[string][]waiting{}, astray: map[place]int{}}
 	c := &e.cfg
 	if c.Clock == nil {

@@ -88,8 +88,8 @@ func (c *change) fit(ev *machine.Event) error {
 		return nil
 	}
 	gone := func(what string) string {
-		return fmt.Sprintf("its %s of %d bytes was not kept, the run has %d already and the limit is %d", what,
-			len(ev.Data), c.r.data(), MaxRunData)
+		return fmt.Sprintf("its %s of %d bytes was not kept, the run has %d already and the limit is %d",
+			what, len(ev.Data), c.r.data(), MaxRunData)
 	}
 	switch ev.Kind {
 	case machine.Result, machine.Found:
@@ -184,7 +184,8 @@ type notice struct {
 func (r *run) notice() notice {
 	s := &r.state
 	n := notice{Run: r.id, Definition: r.def, Version: r.version, Principal: r.principal, Key: r.key,
-		Round: r.round, Status: s.Status.String(), Cause: s.Cause.String(), Hold: s.Hold.String(), Reason: s.Reason}
+		Round: r.round, Status: s.Status.String(), Cause: s.Cause.String(), Hold: s.Hold.String(),
+		Reason: s.Reason}
 	if i := s.Failed; s.HoldStep > 0 {
 		n.Step = s.Steps[s.HoldStep-1].Name
 	} else if i > 0 {

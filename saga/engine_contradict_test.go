@@ -97,7 +97,8 @@ func TestTheHistoryNamesWhoActed(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle()
-		for run, want := range map[string]string{id: "ann: refused: seen", other: "bob: mark_done: called them"} {
+		for run, want := range map[string]string{id: "ann: refused: seen",
+			other: "bob: mark_done: called them"} {
 			if h := s.view(run).History; !slices.ContainsFunc(h, func(e HistoryEntry) bool {
 				return e.Text == want
 			}) {

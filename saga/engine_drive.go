@@ -305,8 +305,8 @@ const (
 func final(err error) bool {
 	var state *machine.Error
 	var doubt *kv.DoubtError // until a restart
-	return errors.As(err, &doubt) || errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) || errors.Is(err, kv.ErrCorrupt) ||
-		errors.Is(err, kv.ErrNewer) || errors.As(err, &state)
+	return errors.As(err, &doubt) || errors.Is(err, kv.ErrStopped) || errors.Is(err, kv.ErrClosed) ||
+		errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) || errors.As(err, &state)
 }
 
 // guarded turns a panic of a closure into an error.

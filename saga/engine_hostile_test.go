@@ -73,7 +73,7 @@ func TestAnUndoDoesNotOvertakeItsAction(t *testing.T) {
 func TestAnUndoDoesNotOvertakeAFunctionThatGoesOn(t *testing.T) {
 	defs := func(o *outside) []*Definition {
 		slow := func(ctx context.Context, in order) (receipt, error) {
-			time.Sleep(10 * time.Minute)
+			take(10 * time.Minute)
 			return o.act("charge")(ctx, in)
 		}
 		return []*Definition{New("pay").Step("charge", slow, o.undo("charge"), Timeout(time.Second),
@@ -466,7 +466,8 @@ func aSignalThatDoesNotFit(t *testing.T, refused bool) {
 		want := map[bool]machine.Status{false: machine.Completed, true: machine.Compensated}[refused]
 		v := s.wantStatus(id, want)
 		said := slices.ContainsFunc(v.History, func(h HistoryEntry) bool {
-			return h.Note == machine.NoteSignal && strings.Contains(h.Text, "data of 202 bytes was not kept") &&
+			return h.Note == machine.NoteSignal &&
+				strings.Contains(h.Text, "data of 202 bytes was not kept") &&
 				strings.Contains(h.Text, sig.Reason)
 		})
 		if !said || v.State.Steps[0].SignalData != nil {

@@ -360,8 +360,8 @@ func (b *beginning) joinOld(w kv.Writer, last uint64) (bool, error) {
 		b.started, b.work = Started{Run: id, Status: old.state.Status, Round: want, Joined: true}, nil
 		return true, nil
 	}
-	return false, wrongRound("is %d, which is over, and its run is no longer kept; the key is in round %d", want,
-		last)
+	return false, wrongRound("is %d, which is over, and its run is no longer kept; the key is in round %d",
+		want, last)
 }
 
 func wrongRound(format string, args ...any) error {

@@ -27,7 +27,8 @@ func (e *Engine) Remark(ctx context.Context, run, step, text string) error {
 		if i < 0 {
 			return &InputError{Field: "step", Problem: fmt.Sprintf("%q is none of %s", step, c.r.def)}
 		}
-		x := machine.Effect{Kind: machine.EffectNote, Note: machine.NoteUnclear, Step: i, Text: cut(text, maxNote)}
+		x := machine.Effect{Kind: machine.EffectNote, Note: machine.NoteUnclear, Step: i,
+			Text: cut(text, maxNote)}
 		if c.was.Terminal() || slices.ContainsFunc(c.r.history, func(h entry) bool {
 			return h.note == x.Note && h.step == i && h.text == x.Text
 		}) {

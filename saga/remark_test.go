@@ -11,7 +11,8 @@ import (
 
 func TestARemarkIsInTheHistoryOnce(t *testing.T) {
 	defs := func(o *outside) []*Definition {
-		return []*Definition{New("pay").Step("charge", o.act("charge"), o.undo("charge"), AwaitFor(time.Hour)).
+		return []*Definition{New("pay").
+			Step("charge", o.act("charge"), o.undo("charge"), AwaitFor(time.Hour)).
 			Step("order", o.act("order"), nil)}
 	}
 	inTill(t, defs, func(t *testing.T, s *till) {
@@ -54,7 +55,8 @@ func TestARemarkIsInTheHistoryOnce(t *testing.T) {
 		if err := s.engine.Remark(t.Context(), st.Run, "charge", "late"); err != nil {
 			t.Error(err)
 		}
-		if after, _ := s.engine.Get(t.Context(), st.Run); after.Revision != before.Revision || remarks() != 1 {
+		after, _ := s.engine.Get(t.Context(), st.Run)
+		if after.Revision != before.Revision || remarks() != 1 {
 			t.Error("a run that has ended has changed")
 		}
 		var in *InputError

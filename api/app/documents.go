@@ -139,7 +139,8 @@ func asAPI(err error) error {
 
 func faults(problems definition.Problems) (out []api.DefinitionFault) {
 	for _, p := range problems {
-		out = append(out, api.DefinitionFault{Line: p.Line, Column: p.Column, Field: p.Field, Message: p.Message})
+		out = append(out, api.DefinitionFault{Line: p.Line, Column: p.Column, Field: p.Field,
+			Message: p.Message})
 	}
 	return out
 }

@@ -124,8 +124,8 @@ func (s *sagas) survey(ctx context.Context, a *App) {
 			continue
 		}
 		if one.Origin == definition.FromFile && !slices.Contains(*s.files.Load(), one.Name) {
-			a.o.Logger.InfoContext(ctx, "no file has a definition any more; its last version stays in use, and "+
-				"new runs of it can be started", "definition", one.Name, "version", one.Version)
+			a.o.Logger.InfoContext(ctx, "no file has a definition any more; its last version stays in "+
+				"use, and new runs of it can be started", "definition", one.Name, "version", one.Version)
 		}
 		if doc.UsesCallback() && a.o.Loaded.Config.PublicURL == "" {
 			a.o.Logger.WarnContext(ctx, "a definition gives out callback URLs, and public_url is not set: "+

@@ -53,11 +53,15 @@ func sagaCommands() *command {
 			{
 				name: "show", args: "ID", least: 1, most: 1, run: sagaShow,
 				summary: "show a run with its steps and all that happened",
-				help: "SENDS counts how often the step's call and its undo were sent. DOUBT is yes when a send may\n" +
-					"have happened and nothing has cleared it. NEXT is when the step goes on by itself; a run\n" +
-					"that is held or stuck, or has ended, does not. The etag stands for the run as it is shown:\n" +
+				help: "SENDS counts how often the step's call and its undo were sent. DOUBT is yes when a " +
+					"send may\n" +
+					"have happened and nothing has cleared it. NEXT is when the step goes on by itself; a " +
+					"run\n" +
+					"that is held or stuck, or has ended, does not. The etag stands for the run as it is " +
+					"shown:\n" +
 					"an act with --etag is done only if nothing has changed since.\n" +
-					"WHAT in the history: sent, done, refused, retry (not done, tried again), unknown (it may\n" +
+					"WHAT in the history: sent, done, refused, retry (not done, tried again), unknown (it " +
+					"may\n" +
 					"have happened), waiting (for its signal), absent and unclear (of a look-up), signal,\n" +
 					"conflict, back (the run is being undone), undo_sent, undone, undo_retry, undo_stuck,\n" +
 					"held, operator (with the name), end. Times are UTC.",
@@ -350,8 +354,8 @@ func printRun(out io.Writer, run *client.Run) error {
 		fact("corrected by", x.Run+" (step "+x.Step+")")
 	}
 	for _, x := range run.Contradictions {
-		fact("denied by", fmt.Sprintf("the word %s of step %s, which came after the end, at %s; the run stays as "+
-			"it is", x.Outcome, x.Step, exact(x.At)))
+		fact("denied by", fmt.Sprintf("the word %s of step %s, which came after the end, at %s; the run "+
+			"stays as it is", x.Outcome, x.Step, exact(x.At)))
 	}
 	fact("input", string(run.Input))
 	fact("etag", run.ETag)

@@ -240,17 +240,19 @@ func TestSagaCommands(t *testing.T) {
 	s.cli(append(third, "--round=x")...).want(t, ExitUsage, "--round")
 }
 
+// startHeld begins a run that is held, and returns it.
+func startHeld(t *testing.T, s *serving, key string) string {
+	t.Helper()
+	got := s.cli("saga", "start", "checkout", key, `--input={"order":"o"}`, "--wait=30s")
+	got.want(t, ExitFailure, "is held")
+	return regexp.MustCompile(`run_\w+`).FindString(got.out)
+}
+
 func TestActsOnRuns(t *testing.T) {
 	c := newCallee(t)
 	s, _ := sagaService(t, c)
 	c.answers("/charges", http.StatusBadGateway) // and nothing can tell what became of it
-	start := func(key string) string {
-		t.Helper()
-		got := s.cli("saga", "start", "checkout", key, `--input={"order":"o"}`, "--wait=30s")
-		got.want(t, ExitFailure, "is held")
-		return regexp.MustCompile(`run_\w+`).FindString(got.out)
-	}
-	id := start("order-1")
+	id := startHeld(t, s, "order-1")
 	s.cli("saga", "list", "--state=held").want(t, ExitOK, id, "unknown charge")
 	s.cli("saga", "mark-done", id, "charge").want(t, ExitUsage, "needs a reason")
 	s.cli("saga", "mark-done", id, "charge", "--reason=seen").want(t, ExitOK, "nothing was done yet",
@@ -285,8 +287,16 @@ func TestActsOnRuns(t *testing.T) {
 	s.cli("saga", "rerun", id, "--reason=x").want(t, ExitOK, "nothing was done yet", "TWICE")
 	s.cli("saga", "signal", id, "charge", "--outcome=refused").want(t, ExitOK, "nothing was done yet",
 		"has ended with its run")
+}
 
-	a, b := start("order-2"), start("order-3")
+func TestActsOnManyRuns(t *testing.T) {
+	c := newCallee(t)
+	s, _ := sagaService(t, c)
+	c.answers("/charges", http.StatusCreated)
+	s.cli("saga", "start", "checkout", "order-1", `--input={"order":"o"}`, "--wait=30s").
+		want(t, ExitOK, "completed") // which the filter leaves out
+	c.answers("/charges", http.StatusBadGateway) // and nothing can tell what became of it
+	a, b := startHeld(t, s, "order-2"), startHeld(t, s, "order-3")
 	s.cli("saga", "bulk", "mark-not-done", "--reason=x").want(t, ExitUsage, "--step")
 	s.cli("saga", "bulk", "cancle", "--reason=x").want(t, ExitUsage, "saga bulk cancel")
 	args := []string{"saga", "bulk", "mark-not-done", "--step=charge", "--state=held",

@@ -71,8 +71,8 @@ func sagaSignal(ctx context.Context, c *call) error {
 		case client.SignalRepeated:
 			how = "known already"
 		case client.SignalContradicts:
-			how = "which contradicts the end of the run: that stays as it is, so look at it with onced saga show " +
-				id
+			how = "which contradicts the end of the run: that stays as it is, so look at it with " +
+				"onced saga show " + id
 		}
 		_, err := fmt.Fprintf(w, "step %s of run %s: %s, %s\n", step, id, outcome, how)
 		return err
@@ -93,8 +93,8 @@ func (c *call) previewSignal(ctx context.Context, cl *client.Client, outcome str
 		does = "counts as not having happened, and what was done before it is UNDONE"
 	}
 	if run.Ended() {
-		does = "has ended with its run, which stays as it is: a done of what was undone begins a run that undoes " +
-			"it, and a word that denies the end is kept beside it"
+		does = "has ended with its run, which stays as it is: a done of what was undone begins a run that " +
+			"undoes it, and a word that denies the end is kept beside it"
 	}
 	_, err = fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  signal: the step %s %s.\n"+
 		"  to do it: the same with --yes\n", printable(c.args[1]), does)

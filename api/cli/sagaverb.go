@@ -161,7 +161,8 @@ func (c *call) previewAct(v *verb, run *client.Run, etag string) error {
 			"; only one that has ended can be run again", try: "onced saga show " + run.ID}
 	case !rerun && run.Ended():
 		return &failure{what: v.name + " does nothing here", why: "the run is " + run.State +
-			": it has ended and never changes", try: "onced saga rerun " + run.ID + " --reason=TEXT, which begins a new one"}
+			": it has ended and never changes",
+			try: "onced saga rerun " + run.ID + " --reason=TEXT, which begins a new one"}
 	}
 	_, err := fmt.Fprintf(c.env.Stderr, "\nnothing was done yet\n  %s: %s\n  to do it: the same with "+
 		"--yes --etag='%s'\n", v.name, v.does, etag)

@@ -193,7 +193,8 @@ func (b *browser) refuse(t *testing.T) {
 	b.until(`document.getElementById("switch-refuse-order").getAttribute("aria-pressed") === "true"`)
 	b.value(`document.getElementById("orderId").value = "ord_4"`)
 	b.click("form.order button")
-	b.until(`document.querySelector("#orders article").innerText.includes("ord_4 failed charged and refunded")`)
+	b.until(`document.querySelector("#orders article").innerText
+		.includes("ord_4 failed charged and refunded")`)
 	steps := b.value(`[...document.querySelectorAll("#orders article:first-of-type .steps li")]
 		.map((li) => li.innerText.replace(/\s+/g, " ")).join(", ")`)
 	if steps != "points given back, vouchers released, charges refunded, orders refused" {

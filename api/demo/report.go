@@ -89,7 +89,8 @@ func ledgerRows(p Proof, row func(name string, value any, wrong bool)) {
 		if n := sums.Again(); n > 0 {
 			again = fmt.Sprintf(" (%d of them again, or for nothing)", n)
 		}
-		text := fmt.Sprintf("%d %s, %d %s%s, %d stand", sums.Effects, t[1], sums.Undone, t[2], again, sums.Standing)
+		text := fmt.Sprintf("%d %s, %d %s%s, %d stand", sums.Effects, t[1], sums.Undone, t[2], again,
+			sums.Standing)
 		if s == book.Order {
 			text = fmt.Sprintf("%d made", sums.Effects)
 		}

@@ -52,8 +52,8 @@ type UnusableError struct {
 
 // Error names the version, the cause and the remedy.
 func (e *UnusableError) Error() string {
-	return fmt.Sprintf("definition %q version %q is kept, and this program cannot use it: %v; run the program "+
-		"that has stored it, or put a version that this one can read", e.Name, e.Version, e.Err)
+	return fmt.Sprintf("definition %q version %q is kept, and this program cannot use it: %v; run the "+
+		"program that has stored it, or put a version that this one can read", e.Name, e.Version, e.Err)
 }
 
 // Is reports that target is [ErrUnusable].

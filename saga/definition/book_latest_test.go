@@ -34,8 +34,8 @@ func TestTheLatestVersionIsNotReplacedByAnOlderOne(t *testing.T) {
 	for _, latest := range []string{"10", "8"} { // before and after the other in the order of the store
 		r := newRig(t)
 		src := func(version, path string) string {
-			return fmt.Sprintf("name: a\nversion: %q\nsteps:\n- {name: order, call: {url: 'http://HOST/%s'}}\n",
-				version, path)
+			return fmt.Sprintf("name: a\nversion: %q\nsteps:\n"+
+				"- {name: order, call: {url: 'http://HOST/%s'}}\n", version, path)
 		}
 		r.put(src("9", "old"))
 		r.put(src(latest, "new"))
@@ -79,15 +79,17 @@ func TestARerunIsPrepared(t *testing.T) {
 	v := r.runs("name: a\nsteps:\n- {name: b, call: {url: 'http://HOST/x'}}\n", `{"order": "o-1"}`)
 	r.want(v, machine.Compensated, "POST /x")
 	act := saga.Act{Actor: "ann", Reason: "again"}
-	const next = "name: a\ninput: {order: string%s}\nlabels: {order: '${input.order}', v: '${run.version}'}\n" +
+	const next = "name: a\ninput: {order: string%s}\n" +
+		"labels: {order: '${input.order}', v: '${run.version}'}\n" +
 		"steps:\n- {name: b, call: {url: 'http://HOST/x'}}\n"
 	r.put(fmt.Sprintf(next, ", amount: decimal"))
 	var in *saga.InputError
-	if st, err := r.engine.Rerun(t.Context(), v.Run, act); !errors.As(err, &in) || in.Field != "input.amount" {
+	st, err := r.engine.Rerun(t.Context(), v.Run, act)
+	if !errors.As(err, &in) || in.Field != "input.amount" {
 		t.Errorf("a rerun begins without what the new version needs: %+v, %v", st, err)
 	}
 	r.put(fmt.Sprintf(next, ""))
-	st, err := r.engine.Rerun(t.Context(), v.Run, act)
+	st, err = r.engine.Rerun(t.Context(), v.Run, act)
 	if err != nil {
 		t.Fatal(err)
 	}

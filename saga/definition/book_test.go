@@ -309,9 +309,9 @@ func TestInputIsCheckedAtTheStart(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]string{
-		`{"amout": 1, "n": 1.5, "paid": true, "order": "o", "o": {}, "tags": []}`: "input.amount is missing; " +
-			"it is a number; and input.n is no whole number; write it as 12; and input.amout is not declared; " +
-			"did you mean amount?; the definition declares amount, n, o, order, paid, tags, x",
+		`{"amout": 1, "n": 1.5, "paid": true, "order": "o", "o": {}, "tags": []}`: "input.amount is " +
+			"missing; it is a number; and input.n is no whole number; write it as 12; and input.amout is " +
+			"not declared; did you mean amount?; the definition declares amount, n, o, order, paid, tags, x",
 		"[]": "input is a list; it must be an object",
 		"{":  "input is not JSON", "{} {}": "input is more than one JSON value",
 	} {

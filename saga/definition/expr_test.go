@@ -147,8 +147,8 @@ func TestValuesThatHoldThemselvesAreBounded(t *testing.T) {
 func TestWorkIsCountedByLength(t *testing.T) {
 	t.Parallel()
 	digits := strings.Repeat("7", maxDigits-10)
-	input := []byte(`{"l": [` + strings.Repeat(digits+",", 999) + `1], "s": "` + strings.Repeat("x", 200_000) +
-		`", "n": [` + strings.Repeat("12.50,", 9999) + `1]}`)
+	input := []byte(`{"l": [` + strings.Repeat(digits+",", 999) + `1], "s": "` +
+		strings.Repeat("x", 200_000) + `", "n": [` + strings.Repeat("12.50,", 9999) + `1]}`)
 	for source, want := range map[string]string{
 		"any(input.l, len(input.s) == 7)":                   "does too much",
 		"any(input.l, input.s matches 'y')":                 "does too much",

@@ -47,8 +47,8 @@ func TestSecretsOfOtherCallsAreNotKept(t *testing.T) {
 			started := make(chan string, 1)
 			url := ""
 			echo := func() string {
-				return `"echo": ["\u0073` + strings.ReplaceAll(r.secrets["gateway"][1:], `"`, `\"`) + `", "` + url +
-					`", "` + url[strings.LastIndexByte(url, '/')+1:] + `"], "say": "words"}`
+				return `"echo": ["\u0073` + strings.ReplaceAll(r.secrets["gateway"][1:], `"`, `\"`) + `", "` +
+					url + `", "` + url[strings.LastIndexByte(url, '/')+1:] + `"], "say": "words"}`
 			}
 			r.answers("POST /charges", answer{status: c.charge, before: func() {
 				run := <-started
@@ -144,7 +144,8 @@ func TestWhatIsRenderedTooLateIsNotSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := run.act(ctx, &saga.Call{Step: "order"})
-	if saga.OutcomeOf(err) != saga.OutcomeRetry || !strings.Contains(err.Error(), "longer than there is time") {
+	if saga.OutcomeOf(err) != saga.OutcomeRetry ||
+		!strings.Contains(err.Error(), "longer than there is time") {
 		t.Errorf("%v: %v", saga.OutcomeOf(err), err)
 	}
 	if r.made() != "" {

@@ -89,8 +89,8 @@ func (c *compiler) binary(n *ast.BinaryNode) (evalFunc, *typ) {
 		}
 		return both(a, b, within), boolType.with(false, secret)
 	case "/":
-		return c.fail(n, "the operator / is not supported: its result may not be exact; write div(x, y, 2), which "+
-			"has 2 digits behind the point")
+		return c.fail(n, "the operator / is not supported: its result may not be exact; write div(x, y, 2), "+
+			"which has 2 digits behind the point")
 	case "%", "**", "^":
 		return c.fail(n, "the operator %s is not supported; let the callee do it", n.Operator)
 	}

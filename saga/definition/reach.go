@@ -30,7 +30,8 @@ func (d *Document) CheckURLs(o Origin, ok func(*url.URL, egress.Trust) error) Pr
 		message := err.Error()
 		if blocked, is := errors.AsType[*egress.BlockedError](err); is && parsed != nil {
 			message = fmt.Sprintf("calls %[1]s, which is not a public address (%[2]s): add %[1]s to "+
-				"sagas.allow_hosts in onced.yaml, or name the file in sagas.definitions", parsed.Host, blocked.What)
+				"sagas.allow_hosts in onced.yaml, or name the file in sagas.definitions", parsed.Host,
+				blocked.What)
 			if first, told := at[message]; told {
 				more[first]++
 				continue

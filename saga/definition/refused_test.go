@@ -53,7 +53,8 @@ steps:
 		switch {
 		case c.held && (v.State.Status != machine.Held || v.State.Hold != machine.HoldBroken):
 			t.Errorf("%s: the run is %s: %s", name, v.State.Status, v.State.Reason)
-		case !c.held && (v.State.Status != machine.Compensated || b.Status != machine.Refused || b.Sends != 1):
+		case !c.held && (v.State.Status != machine.Compensated || b.Status != machine.Refused ||
+			b.Sends != 1):
 			t.Errorf("%s: the run is %s, tried %d times: %s", name, v.State.Status, b.Sends, v.State.Reason)
 		case !strings.Contains(v.State.Reason, "sent") && !strings.Contains(v.State.Reason, "made"):
 			t.Errorf("%s: %s", name, v.State.Reason)

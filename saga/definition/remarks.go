@@ -16,9 +16,9 @@ func (d *Document) Remarks() Problems {
 			continue
 		}
 		p := Problem{File: d.file, Field: fmt.Sprintf("steps[%d]", i),
-			Message: "has neither check nor repeatable: each time that an answer of its callee is lost, the run " +
-				"waits for a person who finds out; give it a look-up as check, or repeatable where the callee " +
-				"honours Idempotency-Key"}
+			Message: "has neither check nor repeatable: each time that an answer of its callee is lost, " +
+				"the run waits for a person who finds out; give it a look-up as check, or repeatable where " +
+				"the callee honours Idempotency-Key"}
 		for _, u := range d.urls {
 			if u.field == p.Field+".call.url" {
 				p.Line, p.Column = u.line, u.col

@@ -21,14 +21,14 @@ var rounders = map[string]int{"round": 2, "div": 3}
 func (c *compiler) rounder(n ast.Node, name string, args []ast.Node) (evalFunc, *typ) {
 	form := map[string]string{"round": "round(x, 2)", "div": "div(x, y, 2)"}[name]
 	if len(args) != rounders[name] {
-		return c.fail(n, "%s takes %d values, here are %d: write %s, the last is how many digits stand behind "+
-			"the point", name, rounders[name], len(args), form)
+		return c.fail(n, "%s takes %d values, here are %d: write %s, the last is how many digits stand "+
+			"behind the point", name, rounders[name], len(args), form)
 	}
 	last := args[len(args)-1]
 	places, ok := last.(*ast.IntegerNode)
 	if !ok || places.Value < 0 || places.Value > maxPlaces {
-		return c.fail(last, "%s takes how many digits stand behind the point as a number from 0 to %d that is "+
-			"written down: %s", name, maxPlaces, form)
+		return c.fail(last, "%s takes how many digits stand behind the point as a number from 0 to %d that "+
+			"is written down: %s", name, maxPlaces, form)
 	}
 	evals, secret := make([]evalFunc, len(args)-1), false
 	for i, a := range args[:len(args)-1] {

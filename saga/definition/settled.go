@@ -74,8 +74,8 @@ func merged(a, b *typ) *typ {
 // instead says what to write for a value that may be missing.
 func (x *expression) instead() string {
 	if strings.Contains(x.source, ".signal") {
-		return "; there need be no signal: a look-up or a person may have ended the step; steps.<name>.output is " +
-			"there however it ended"
+		return "; there need be no signal: a look-up or a person may have ended the step; " +
+			"steps.<name>.output is there however it ended"
 	}
 	return ""
 }

@@ -250,7 +250,8 @@ func TestALateCallbackDoesNotChangeWhatIsSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	src := strings.Replace(slow, "    for: 1h\n", "    for: 5ms\n", 1)
-	src = strings.Replace(src, "  undo:", "  check: {url: http://HOST/look, done: '${reply.status == 200}',\n"+
+	src = strings.Replace(src, "  undo:", "  check: {url: http://HOST/look, "+
+		"done: '${reply.status == 200}',\n"+
 		"    output: {id: '${reply.body.id}'}}\n  undo:", 1)
 	src += "  retry: {first: 1ms, most: 1ms}\n"
 	r.plan["GET /look"] = []answer{{body: `{"id": "seen"}`}}

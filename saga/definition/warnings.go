@@ -37,8 +37,8 @@ func (c *checker) warnOfOutcomes(s *section, l httpstep.Lists) {
 		}
 		if doubtful := x.set.Without(certain); !doubtful.Empty() {
 			c.warn(s.n.get(x.name), s.path(x.name), "has %s, which seldom means that nothing has happened: "+
-				"when something has, %s; take it out, so that it is looked up, unless the callee promises that",
-				doubtful, x.risk)
+				"when something has, %s; take it out, so that it is looked up, unless the callee promises "+
+				"that", doubtful, x.risk)
 		}
 	}
 }
@@ -74,11 +74,11 @@ func (c *checker) warnOfOutputs(s *section, d *stepDef) {
 	switch {
 	case d.await == nil:
 	case d.await.output != nil && d.output != nil && !d.undoWhenAbsent:
-		c.warn(s.key("output"), s.path("output"), "is read by nobody: the step ends with its signal, and its "+
-			"output is await.output; leave it out")
+		c.warn(s.key("output"), s.path("output"), "is read by nobody: the step ends with its signal, and "+
+			"its output is await.output; leave it out")
 	case d.await.output == nil && d.check != nil:
-		c.warn(s.key("await"), s.path("await"), "has no output, so that steps.%s.output is the whole body of the "+
-			"signal, or what the look-up gives, whichever ended the step; write await.output and check.output "+
-			"with the same fields", d.name)
+		c.warn(s.key("await"), s.path("await"), "has no output, so that steps.%s.output is the whole body "+
+			"of the signal, or what the look-up gives, whichever ended the step; write await.output and "+
+			"check.output with the same fields", d.name)
 	}
 }

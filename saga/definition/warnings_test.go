@@ -32,16 +32,19 @@ func TestWhatIsSeldomMeantIsRemarkedOn(t *testing.T) {
 		t.Fatalf("of a document that is as it should be it is said: %v", got)
 	}
 	for _, c := range []struct{ before, after, want string }{
-		{"retry: [429]", "retry: [5xx, 408]", "7:23 steps[0].call.outcomes.retry: has 408,5xx, which seldom means"},
+		{"retry: [429]", "retry: [5xx, 408]",
+			"7:23 steps[0].call.outcomes.retry: has 408,5xx, which seldom means"},
 		{"retry: [429]", "retry: 503", "7:23 steps[0].call.outcomes.retry: has 503,"},
-		{"refused: [400, 404]", "refused: [404, 500-503]", "7:39 steps[0].call.outcomes.refused: has 500-503,"},
+		{"refused: [400, 404]", "refused: [404, 500-503]",
+			"7:39 steps[0].call.outcomes.refused: has 500-503,"},
 		{`"https://pay.example.com/r", body`, `"https://pay.example.com/r", outcomes: {retry: 502}, body`,
 			"9:62 steps[0].undo.outcomes.retry: has 502,"},
 		{"https://pay.example.com/c", "http://pay.example.com/c",
-			"5:10 steps[0].call.url: is http, and the call carries secrets (pay), which anybody on the way to " +
-				"pay.example.com can read; write https"},
+			"5:10 steps[0].call.url: is http, and the call carries secrets (pay), which anybody on the way " +
+				"to pay.example.com can read; write https"},
 		{"https://pay.example.com/r", "HTTP://8.8.8.8:80/r", "9:15 steps[0].undo.url: is http, and"},
-		{"http://orders.example.com/o\"", "http://orders.example.com/o\", query: {k: \"${base64(secrets.pay)}\"}",
+		{"http://orders.example.com/o\"",
+			"http://orders.example.com/o\", query: {k: \"${base64(secrets.pay)}\"}",
 			"17:15 steps[2].call.url: is http, and the call carries secrets (pay)"},
 		{"  repeatable: 1h\n  await: {", "  repeatable: 1h\n  output: {nr: 1}\n  await: {",
 			"13:3 steps[1].output: is read by nobody"},
@@ -63,7 +66,8 @@ func TestHostsOfOthers(t *testing.T) {
 		"10.1.2.3": false, "a.packer.internal": false,
 		"192.168.1.1": false, "fd00::1": false, "169.254.1.1": false, "packer": false,
 		"shop.test": false, "x.svc": false, "8.8.8.8": true, "2a00::1": true, "pay.example.com": true,
-		"Pay.Example.com.": true, "::ffff:8.8.8.8": true, "::ffff:10.0.0.1": false, "internal.example.com": true} {
+		"Pay.Example.com.": true, "::ffff:8.8.8.8": true, "::ffff:10.0.0.1": false,
+		"internal.example.com": true} {
 		if got := foreign(host); got != want {
 			t.Errorf("%s: %v", host, got)
 		}

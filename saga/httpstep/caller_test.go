@@ -256,7 +256,8 @@ func TestThePauseIsBounded(t *testing.T) {
 		w.WriteHeader(status)
 	})
 	c := newCaller(t, Config{})
-	for status, want := range map[int]time.Duration{429: 10 * time.Minute, 503: time.Minute, 202: time.Minute} {
+	for status, want := range map[int]time.Duration{429: 10 * time.Minute, 503: time.Minute,
+		202: time.Minute} {
 		_, err := c.Do(t.Context(), &Request{Method: "POST", URL: s.URL + "/?s=" + strconv.Itoa(status),
 			Trust: egress.Trusted, MaxPause: time.Minute})
 		if e := callError(t, err); e.RetryAfter != want {

@@ -55,10 +55,9 @@ func leaks(text string) (found []string) {
 	return found
 }
 
-// TestNoSecretInErrors: a callee repeats all that it was sent, in every way that is
-// usual, in an answer of each kind; no text of ours holds a secret of it.
-func TestNoSecretInErrors(t *testing.T) {
-	ways := map[string]func(string) string{
+// echoes are the ways, by name, in which a callee repeats what it was sent.
+func echoes() map[string]func(string) string {
+	return map[string]func(string) string{
 		"plain": func(s string) string { return s },
 		"json": func(s string) string {
 			b, _ := json.Marshal(map[string]string{"echo": s})
@@ -83,6 +82,12 @@ func TestNoSecretInErrors(t *testing.T) {
 		"far away": func(s string) string { return strings.Repeat(" ", 10_000) + s },
 		"between":  func(s string) string { return "\x00\xff" + s + "\xfe" + s },
 	}
+}
+
+// TestNoSecretInErrors: a callee repeats all that it was sent, in every way that is
+// usual, in an answer of each kind; no text of ours holds a secret of it.
+func TestNoSecretInErrors(t *testing.T) {
+	ways := echoes()
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, basic, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")

@@ -87,7 +87,8 @@ func Want(def *Def, s *State) (c Call, at time.Time, ok bool) {
 	st := &s.Steps[i]
 	switch {
 	case st.Undo == UndoDue:
-		return Call{Step: i, Kind: Undo, UndoNo: max(st.UndoNo, 1), Try: st.UndoSends + 1}, undoAt(def, s, i), true
+		c := Call{Step: i, Kind: Undo, UndoNo: max(st.UndoNo, 1), Try: st.UndoSends + 1}
+		return c, undoAt(def, s, i), true
 	case st.Undo != UndoNone:
 	case st.Status == Ready || st.Status == Unknown && st.Resend:
 		return Call{Step: i, Kind: Action, Try: st.Sends + 1}, st.NextAt, true

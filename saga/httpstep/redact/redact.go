@@ -211,7 +211,8 @@ func unfinished(rest string) bool {
 	switch rest[0] {
 	case '\\':
 		run := backslashes(rest)
-		if run == len(rest) || rest[run] == 'u' && len(rest) < run+5 || rest[run] == 'x' && len(rest) < run+3 {
+		if run == len(rest) || rest[run] == 'u' && len(rest) < run+5 ||
+			rest[run] == 'x' && len(rest) < run+3 {
 			return true
 		}
 		high, ok := hex(rest[run+1:], 4)

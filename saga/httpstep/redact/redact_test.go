@@ -64,8 +64,9 @@ func TestEveryWayToWriteASecret(t *testing.T) {
 		for within, g := range ways {
 			text := "before " + g(f(secret)) + " after"
 			got := m.Text(text, false, "***")
-			if strings.Contains(got, "abc") || strings.Contains(got, "DEF") || strings.Count(got, "***") != 1 ||
-				!strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") {
+			if strings.Contains(got, "abc") || strings.Contains(got, "DEF") ||
+				strings.Count(got, "***") != 1 || !strings.HasPrefix(got, "before ") ||
+				!strings.HasSuffix(got, " after") {
 				t.Errorf("%s in %s: %q is %q", way, within, text, got)
 			}
 		}
