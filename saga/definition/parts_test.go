@@ -43,8 +43,8 @@ func TestALongReplyIsKeptInTheParts(t *testing.T) {
 func TestWhatIsReadMustBeKept(t *testing.T) {
 	t.Parallel()
 	long := `{"id": 1, "pad": "` + strings.Repeat("x", 300<<10) + `"}`
-	unread := strings.NewReplacer("${output.id}", "1", "steps.charge.output", "input", "steps['charge'].output",
-		"input").Replace(wordy)
+	unread := strings.NewReplacer("${output.id}", "1", "steps.charge.output", "input",
+		"steps['charge'].output", "input").Replace(wordy)
 	for _, c := range []struct {
 		src, body string
 		held      bool
