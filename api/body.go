@@ -145,8 +145,7 @@ func decodeStrict(raw []byte, dst any) error {
 		return err
 	}
 	err := json.Unmarshal(raw, dst)
-	var typ *json.UnmarshalTypeError
-	if errors.As(err, &typ) {
+	if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		member := typ.Field[strings.LastIndexByte(typ.Field, '.')+1:]
 		return invalidField(member,
 			fmt.Sprintf("it is %s and must be %s", given(typ.Value), jsonName(typ.Type)))

@@ -93,8 +93,7 @@ func (s *Server) checkMarked(c echo.Context, v *saga.RunView, a saga.Act) error 
 		return nil // the engine says what there is to say
 	}
 	err := s.checkResult(c, v, a.Step, Reading{Outcome: "done", Data: a.Output})
-	var in *saga.InputError
-	if errors.As(err, &in) { // it has another name here
+	if in, ok := errors.AsType[*saga.InputError](err); ok { // it has another name here
 		return &saga.InputError{Field: "output" + strings.TrimPrefix(in.Field, "data"), Problem: in.Problem}
 	}
 	return err

@@ -217,7 +217,7 @@ func decoded(t reflect.Type, raw []byte) (reflect.Value, error) {
 
 // asError is the error in a result.
 func asError(v reflect.Value) error {
-	err, _ := v.Interface().(error)
+	err, _ := reflect.TypeAssert[error](v)
 	return err
 }
 

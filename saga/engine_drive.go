@@ -279,8 +279,7 @@ func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
 		if err == nil {
 			return nil
 		}
-		var bug *PanicError
-		if errors.As(err, &bug) {
+		if bug, ok := errors.AsType[*PanicError](err); ok {
 			e.cfg.Logger.Error("saga: cannot "+what, "run", id, "error", err, "stack", string(bug.Stack))
 			e.park(id, "the engine cannot "+what+": "+bug.Error())
 			return err

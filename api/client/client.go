@@ -82,8 +82,7 @@ func (e *StatusError) Error() string {
 
 // Code returns the code of the problem in err, or "".
 func Code(err error) problem.Code {
-	var p *problem.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		return p.Code
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,8 +91,8 @@ func (n *naive) pay(ctx context.Context, c call) result {
 
 // takeBack undoes what the shop knows of, the last first.
 func (n *naive) takeBack(ctx context.Context, undo []string, req callee.Request) {
-	for i := len(undo) - 1; i >= 0; i-- {
-		n.try(ctx, undo[i], req)
+	for _, u := range slices.Backward(undo) {
+		n.try(ctx, u, req)
 	}
 }
 
@@ -124,10 +125,10 @@ func (n *naive) once(ctx context.Context, path string, body callee.Request) stri
 	}
 	defer func() { _ = resp.Body.Close() }()
 	defer drain(resp.Body)
-	switch {
-	case resp.StatusCode/100 == 2:
+	switch resp.StatusCode / 100 {
+	case 2:
 		return itWorked
-	case resp.StatusCode/100 == 4:
+	case 4:
 		return itRefused
 	}
 	return itFailed

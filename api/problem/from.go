@@ -34,12 +34,10 @@ func From(err error) *Problem {
 	if err == nil {
 		return nil
 	}
-	var p *Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
-	var invalid *claim.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*claim.InvalidError](err); ok {
 		return New(InvalidField, invalid.Field+" "+invalid.Problem+"; "+invalid.Remedy).At(invalid.Field)
 	}
 	for _, s := range sentinels {
@@ -47,12 +45,10 @@ func From(err error) *Problem {
 			return New(s.code, claimDetail(err))
 		}
 	}
-	var limit *kv.LimitError
-	if errors.As(err, &limit) {
+	if limit, ok := errors.AsType[*kv.LimitError](err); ok {
 		return fromLimit(limit)
 	}
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return New(TooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit))
 	}
 	return New(Internal, "")
@@ -60,8 +56,7 @@ func From(err error) *Problem {
 
 // claimDetail shows the text of a claim's StateError only.
 func claimDetail(err error) string {
-	var s *claim.StateError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*claim.StateError](err); ok {
 		return "the claim is " + s.State.String() + " (" + s.Op + ")"
 	}
 	return ""

@@ -217,8 +217,7 @@ func wantAll(t testing.TB, st kv.Store, want string) {
 // wantLimit fails unless err is a LimitError that prints every one of texts.
 func wantLimit(t testing.TB, err error, texts ...string) {
 	t.Helper()
-	var limit *kv.LimitError
-	if !errors.As(err, &limit) {
+	if _, ok := errors.AsType[*kv.LimitError](err); !ok {
 		t.Errorf("error %v, want a LimitError", err)
 		return
 	}

@@ -157,11 +157,11 @@ func newOp(c choices, view bool) op {
 // newKey makes short keys of few letters, so that they meet often.
 func newKey(c choices) string {
 	letters := "\x00ab\xff"
-	key := ""
+	var key strings.Builder
 	for range 1 + c.pick(3) {
-		key += letters[c.pick(4):][:1]
+		key.WriteString(letters[c.pick(4):][:1])
 	}
-	return key
+	return key.String()
 }
 
 // plan is one transaction, decided before it runs, so that it can run again.

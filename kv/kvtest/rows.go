@@ -3,6 +3,7 @@ package kvtest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +89,8 @@ func testAnyBytes(t *testing.T, s *suite) {
 	st := s.store(t)
 	keys := []string{"\x00", "\x00\x00", "\x00\xff", "a", "a\x00", "a\x00b", "aa", "a\xff",
 		"\xff", "\xff\x00", "\xff\xff"}
-	for i := len(keys) - 1; i >= 0; i-- { // not in their order
-		put(t, st, keys[i], keys[i]+"\x00\xff")
+	for _, key := range slices.Backward(keys) { // not in their order
+		put(t, st, key, key+"\x00\xff")
 	}
 	view(t, st, func(r kv.Reader) error {
 		i := 0

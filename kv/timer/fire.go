@@ -37,8 +37,7 @@ var plain = []error{kv.ErrCorrupt, kv.ErrNewer, kv.ErrNested, kv.ErrTxDone, kv.E
 
 // describe is what is told of an error unless the caller chooses.
 func describe(err error) string {
-	var panicked *PanicError
-	if errors.As(err, &panicked) {
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
 		return panicked.Error()
 	}
 	for _, p := range plain {

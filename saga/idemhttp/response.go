@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -212,7 +213,5 @@ func (r *Response) send(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range trailer {
-		h[name] = values
-	}
+	maps.Copy(h, trailer)
 }
