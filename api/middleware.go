@@ -49,7 +49,7 @@ func SetCaller(ctx context.Context, who auth.Identity) { exchangeOf(ctx).who = w
 // withRequestID is step 1 of the order of things.
 func (s *Server) withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := ""
+		var id string
 		if given := r.Header.Values("Request-Id"); len(given) == 1 && isRequestID(given[0]) {
 			id = given[0]
 		} else if made, err := kv.NewID("rq", s.clock.Now(), s.rand); err == nil {

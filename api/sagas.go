@@ -138,11 +138,11 @@ func (e *DefinitionError) Error() string {
 }
 
 var (
-	// ErrNoDefinition: there is no definition of this name, or no such version.
+	// ErrNoDefinition means that there is no definition of this name, or no such version.
 	ErrNoDefinition = errors.New("api: there is no such definition")
-	// ErrDefinitionAway: the definition of a run is kept, and cannot be used by this
-	// process now. Whoever has word for the run sends it again later.
+	// ErrDefinitionAway means that the definition of a run is kept, and cannot be used
+	// by this process now. Whoever has word for the run sends it again later.
 	ErrDefinitionAway = errors.New("api: the definition of the run cannot be used now")
-	// ErrDefinitionTaken: the name belongs to a definition of another origin.
+	// ErrDefinitionTaken means that the name belongs to a definition of another origin.
 	ErrDefinitionTaken = errors.New("api: the name belongs to a definition from a file")
 )

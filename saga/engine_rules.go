@@ -124,7 +124,7 @@ func checkExpiry(rd kv.Reader, x kv.Entry) ([]string, error) {
 func pointsAt(rd kv.Reader, id string, fits func(*run) bool) ([]string, error) {
 	r, err := loadRun(rd, id)
 	if err != nil || r == nil {
-		return []string{"it points to no run that can be read"}, nil //nolint:nilerr // saga.run reports it
+		return []string{"it points to no run that can be read"}, nil // saga.run reports it
 	}
 	if !fits(r) {
 		return []string{fmt.Sprintf("its run is %s and belongs elsewhere", r.state.Status)}, nil
@@ -136,7 +136,7 @@ func checkKey(rd kv.Reader, row kv.Row[keyRow]) ([]string, error) {
 	k := row.Value
 	r, err := loadRun(rd, k.Run)
 	if err != nil {
-		return nil, nil //nolint:nilerr // saga.run reports it
+		return nil, nil // saga.run reports it
 	}
 	d := kv.DecodeKey(row.Key)
 	key, def, principal := d.String(), d.String(), d.String()

@@ -31,7 +31,7 @@ func listenAgain(ctx context.Context, folder string) (net.Listener, error) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(folder))
 	port := firstPort + int(h.Sum32()%somePorts)
-	text, err := os.ReadFile(file) //nolint:gosec // a file of the demo's own folder
+	text, err := os.ReadFile(file)
 	if n, bad := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && bad == nil {
 		port = n
 	}
@@ -56,7 +56,7 @@ const storeFile = "onced.db"
 // made once for a folder.
 func (w *world) token() (secret string, err error) {
 	file := filepath.Join(w.config.Data, tokenFile)
-	text, err := os.ReadFile(file) //nolint:gosec // a file of the demo's own folder
+	text, err := os.ReadFile(file)
 	switch {
 	case err == nil:
 		secret = string(text)
@@ -66,7 +66,7 @@ func (w *world) token() (secret string, err error) {
 			return "", err
 		}
 		secret = "demo_" + base64.RawURLEncoding.EncodeToString(random)
-		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil { //nolint:gosec // its own folder
 			return "", err
 		}
 	default:

@@ -29,7 +29,7 @@ func (rt *route) lookUp(
 	if err != nil {
 		return nil, false, err
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(rt.keep)+1))
 	if err != nil {
 		return nil, false, fmt.Errorf("proxy: the look-up's answer broke off: %w", err)

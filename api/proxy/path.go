@@ -39,6 +39,7 @@ func plainPath(u *url.URL) (string, error) {
 		}
 		view = next
 	}
+	//nolint:nilerr // what is no escape stands for itself
 	return undoEscapes(raw), nil
 }
 

@@ -150,7 +150,7 @@ func (b *Book) listed(rd kv.Reader, t kv.TableID, e kv.Entry) (Claim, bool, erro
 		id, err = decodeRecordKey(e.Key)
 	}
 	if err != nil { // one damaged row must not hide the others
-		return Claim{Err: err}, true, nil
+		return Claim{Err: err}, true, nil //nolint:nilerr // the claim carries it
 	}
 	c, ok, err := b.GetTx(rd, id)
 	if isDamage(err) {

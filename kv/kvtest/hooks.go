@@ -275,7 +275,7 @@ func testLeaderPanics(t *testing.T, s *suite) {
 			}
 		}
 		if !exit {
-			if v := <-leader.panic; v != errWanted {
+			if v := <-leader.panic; v != errWanted { //nolint:errorlint // the very value
 				t.Errorf("the leader's caller sees the panic %v", v)
 			}
 		}

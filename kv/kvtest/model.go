@@ -217,7 +217,7 @@ func (p *plan) runWith(st kv.Store, first func(kv.Reader) error, last func(kv.Wr
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			if v != errWanted {
+			if v != errWanted { //nolint:errorlint // the very value
 				panic(v)
 			}
 			err = nil

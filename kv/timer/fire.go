@@ -90,7 +90,7 @@ func (l *lane) fireEach(ctx context.Context, batch []Timer) (failed []*failure, 
 			return failed, err
 		}
 	}
-	return failed, nil
+	return failed, nil //nolint:nilerr // that it ends is no failure
 }
 
 // act removes the timers and runs their handlers in one transaction.

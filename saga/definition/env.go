@@ -101,8 +101,6 @@ func (e *env) before(own int) []string {
 var runFields = map[string]*typ{"id": stringType, "key": stringType, "definition": stringType,
 	"version": stringType, "round": {kind: numberKind, whole: true}}
 
-var runType = &typ{kind: objectKind, fields: runFields}
-
 var replyType = &typ{kind: objectKind, fields: map[string]*typ{
 	"status": {kind: numberKind, whole: true}, "headers": headersType, "body": anyType,
 	"text": {kind: stringKind},

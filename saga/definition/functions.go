@@ -116,7 +116,7 @@ func length(values ...any) (n int) {
 }
 
 func callLen(_ *scope, a []any) (any, error) {
-	n := 0
+	var n int
 	switch v := a[0].(type) {
 	case string:
 		n = utf8.RuneCountInString(v)

@@ -43,7 +43,6 @@ var (
 	numberType = &typ{kind: numberKind}
 	stringType = &typ{kind: stringKind}
 	listType   = &typ{kind: listKind}
-	openType   = &typ{kind: objectKind}
 )
 
 // with returns t that may be missing, or is made of a secret, when those it comes from are.

@@ -77,7 +77,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, x *Exchange) (p *
 	h.unbound(limit)
 	if err != nil {
 		w.Header().Set("Connection", "close") // the rest of the body is still to come
-		p := bodyProblem(err, h.cfg.MaxBody)
+		p := bodyProblem(err)
 		// A time limit ends the request's context too, with the client still there.
 		return p, p.Code == CodeBadRequest && r.Context().Err() != nil
 	}
@@ -155,12 +155,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 }
 
-func bodyProblem(err error, limit int64) *Problem {
+func bodyProblem(err error) *Problem {
 	var timeout net.Error
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		limit = large.Limit
 		return &Problem{Code: CodeTooLarge,
-			Detail: "the body is larger than " + itoa(int(limit)) +
+			Detail: "the body is larger than " + itoa(int(large.Limit)) +
 				" bytes, which is the limit here; nothing was done"}
 	}
 	if errors.As(err, &timeout) && timeout.Timeout() {

@@ -258,8 +258,7 @@ func (s *service) lookUp(w http.ResponseWriter, r *http.Request) {
 	reference := r.PathValue("reference")
 	order := orderOf(reference)
 	attempt := s.attempt("look", reference)
-	o := &op{service: s, name: "look", Request: Request{Reference: reference}}
-	if s.on(Fail) && attempt <= lastFault && s.Plan.roll("look "+string(s.name), o.Reference, attempt, 100) <
+	if s.on(Fail) && attempt <= lastFault && s.Plan.roll("look "+string(s.name), reference, attempt, 100) <
 		s.Plan.fail {
 		s.Tell(order, "The look-up at "+s.title()+" was answered with 503.")
 		writeJSON(w, http.StatusServiceUnavailable, Answer{Status: StatusFailed, Error: "not now"})

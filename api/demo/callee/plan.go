@@ -38,7 +38,7 @@ func (p Plan) roll(what, reference string, attempt int, n uint64) uint64 {
 	h := fnv.New64a()
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:8], p.seed)
-	binary.LittleEndian.PutUint64(b[8:], uint64(attempt)) //nolint:gosec // from 0 on
+	binary.LittleEndian.PutUint64(b[8:], uint64(attempt))
 	_, _ = h.Write(b[:])
 	_, _ = h.Write([]byte(what + "\x00" + reference))
 	x := h.Sum64() // fnv alone is weak in its upper bits
@@ -52,7 +52,7 @@ func (p Plan) roll(what, reference string, attempt int, n uint64) uint64 {
 
 // between returns a duration from a up to b.
 func (p Plan) between(what, reference string, a, b time.Duration) time.Duration {
-	return a + time.Duration(p.roll(what, reference, 0, uint64(b-a))) //nolint:gosec // below b-a
+	return a + time.Duration(p.roll(what, reference, 0, uint64(b-a)))
 }
 
 // manner is how a call goes.
@@ -102,7 +102,7 @@ func (p Plan) copies(reference string) int {
 	if p.roll("duplicate", reference, 0, 100) >= p.duplicate {
 		return 1
 	}
-	return 3 + int(p.roll("copies", reference, 0, 3)) //nolint:gosec // below 3
+	return 3 + int(p.roll("copies", reference, 0, 3))
 }
 
 // doubles says whether a call is delivered twice while duplicates are on.
