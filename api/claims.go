@@ -73,6 +73,7 @@ func (s *Server) claim(c echo.Context) error {
 		}
 	case claim.Replay:
 		c.Response().Header().Set("Idempotency-Replayed", "true")
+	default: // Begin decides nothing else that is an answer
 	}
 	c.Response().Header().Set("ETag", claimETag(d.Record))
 	return s.json(c, status, out)

@@ -208,6 +208,7 @@ func (w *work) failed(err error) machine.Event {
 		if m.blocked {
 			w.blocked(&ev)
 		}
+	case OutcomeUnknown, OutcomeDone: // an error is no proof that it is done
 	}
 	if w.call.Kind == machine.Look && ev.Outcome == machine.OutcomeRetry {
 		ev.Outcome = machine.OutcomeUnknown // a look-up that could not be made tells nothing

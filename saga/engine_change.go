@@ -102,6 +102,7 @@ func (c *change) fit(ev *machine.Event) error {
 		}
 		ev.Text, ev.Data = text, nil
 		return nil
+	default: // what a person sends may be refused
 	}
 	return &kv.LimitError{What: "data of a run", Got: int64(c.r.data() + len(ev.Data)), Limit: MaxRunData,
 		Unit: "bytes", Remedy: "keep the data elsewhere and pass a reference"}
@@ -196,6 +197,7 @@ func (r *run) notice() notice {
 		n.Corrects = r.parent
 	case linkRerun:
 		n.RerunOf = r.parent
+	case linkNone:
 	}
 	return n
 }
@@ -228,6 +230,7 @@ func (c *change) class(now time.Time) class {
 		return classHeld
 	case machine.Stuck:
 		return classStuck
+	default: // it depends
 	}
 	if s.Status.Terminal() {
 		return classEnded

@@ -101,8 +101,9 @@ func (f *Failure) Is(target error) bool {
 		return target == ErrRunClosed
 	case machine.Held, machine.Stuck:
 		return target == ErrNeedsPerson
+	default:
+		return false
 	}
-	return false
 }
 
 // Unwrap returns the refusal of the step, or nil.

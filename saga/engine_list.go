@@ -260,8 +260,9 @@ func (c class) holds(s machine.Status) bool {
 		return s == machine.Held
 	case classStuck:
 		return s == machine.Stuck
+	default:
+		return false
 	}
-	return false
 }
 
 // idSlack is how much earlier than its run an id may be made.

@@ -84,6 +84,7 @@ func OfDecision(d claim.Decision, instance string) *Problem {
 		return New(OutcomeUnknown, d.Record.Reason).After(d.RetryAfter).About(instance)
 	case claim.Mismatch:
 		return New(Mismatch, "the fingerprint is not that of the first request").About(instance)
+	default:
+		return nil
 	}
-	return nil
 }

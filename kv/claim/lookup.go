@@ -62,6 +62,7 @@ func (m Machine) LookedUp(r *Record, now time.Time, token string, f Finding) (St
 		return m.found(r, now, token, outcome{Done, f.Result, opLookedUp})
 	case FoundRefused:
 		return m.found(r, now, token, outcome{Refused, f.Result, opLookedUp})
+	case NoAnswer, FoundNothing: // below
 	}
 	if f.Answer == FoundNothing && f.SettlesAfter <= 0 {
 		return Step{}, invalid("settles_after", fmt.Sprintf("is %v", f.SettlesAfter),

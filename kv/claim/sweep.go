@@ -273,6 +273,7 @@ func (b *Book) recoverBatch(ctx context.Context, stale []indexed) (Recovered, er
 				got.Unknown++
 			case Extended:
 				got.Anchored++
+			default: // nothing to count
 			}
 		}
 		out = got

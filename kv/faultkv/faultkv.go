@@ -263,6 +263,7 @@ func (s *Store) refusal() error {
 		return ErrCrashed
 	case stopped:
 		return kv.ErrStopped
+	case running:
 	}
 	return nil
 }

@@ -287,6 +287,7 @@ func (n *node) canonical(b []byte) []byte {
 		return append(b, '}')
 	case nullNode:
 		return append(b, "null"...)
+	case boolNode, numberNode:
 	}
 	return append(b, n.text...)
 }

@@ -135,8 +135,9 @@ func (h *Handler) effect(ctx context.Context, x *Exchange) (*stored, error) {
 	case saga.OutcomeRetry:
 		x.offer(kept, nil)
 		return nil, saga.RetryAfter(retryAfter(resp.Header), &statusError{resp.Status})
+	default:
+		return nil, &statusError{resp.Status}
 	}
-	return nil, &statusError{resp.Status}
 }
 
 // Refusal is the error of a Config.Check that found a definite refusal: r is

@@ -158,8 +158,9 @@ func stands(step *Step, st *StepState) bool {
 		return true
 	case Done:
 		return step.HasUndo || step.Irreversible || step.Pivot
+	default:
+		return false
 	}
-	return false
 }
 
 // settle goes on until a call, an event or a person is needed.
@@ -274,6 +275,7 @@ func (m *move) released(i int) {
 		if m.s.HoldStep == i+1 {
 			m.unhold()
 		}
+	default: // it waits for something else
 	}
 }
 
@@ -293,6 +295,7 @@ func committed(def *Def, s *State) bool {
 		switch s.Steps[i].Status {
 		case Started, Waiting, Unknown, Done, Skipped:
 			return true
+		default: // it was not sent, or did not happen
 		}
 	}
 	return false
@@ -342,5 +345,6 @@ func (m *move) takeBack(i int) {
 	case Unknown:
 		st.NextAt = m.now
 		m.resolve(i)
+	default: // it was not next, or its call is under way
 	}
 }

@@ -213,11 +213,13 @@ func (m *move) evidence(i int, output []byte, at time.Time) {
 		case UndoDue, UndoStarted, UndoStuck:
 			st.Status, st.Doubt = Done, false
 			m.note(NoteDone, i, "")
+		case UndoSkipped: // a person has said that it stays
 		}
 	case Done:
 		if st.Undo == UndoDone && at.After(st.UndoneAt) {
 			m.standsAgain(i, at)
 		}
+	case Pending: // it was never sent
 	}
 }
 
