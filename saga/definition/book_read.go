@@ -213,13 +213,13 @@ func (b *Book) Prepare(req *saga.StartRequest) error {
 // document names and the run's callback URLs taken out of the body. ok is false when the
 // run's definition and version are not the book's.
 func (b *Book) ReadSignal(ctx context.Context, run *saga.RunView, step string, body []byte) (
-	s saga.Signal, clear, ok bool, err error,
+	s saga.Signal, decided, ok bool, err error,
 ) {
 	d := b.Document(run.Definition, run.Version)
 	if d == nil {
 		return saga.Signal{}, false, false, nil
 	}
-	s, clear, err = d.ReadSignal(step, body,
+	s, decided, err = d.ReadSignal(step, body,
 		d.hidden(ctx, &b.cfg.Deps, CallbackUse{Run: run.Run, Step: step, Round: run.Round})...)
-	return s, clear, true, err
+	return s, decided, true, err
 }

@@ -84,7 +84,7 @@ func (c *checker) call(s *section, around *env, methods []string) *callDef {
 			d.query = c.names(s, "query", env)
 		}
 	} else if s.lacks("url") {
-		c.at(s.n, s.path("url"), "is missing; a call has a url")
+		c.atf(s.n, s.path("url"), "is missing; a call has a url")
 	}
 	d.headers = c.headers(s, env)
 	c.content(s, d, env)
@@ -99,7 +99,7 @@ func (c *checker) method(s *section, d *callDef, methods []string) {
 		return
 	}
 	if !slices.Contains(methods, m) {
-		c.at(n, s.path("method"), "is %q; it must be one of %s%s", m, strings.Join(methods, ", "),
+		c.atf(n, s.path("method"), "is %q; it must be one of %s%s", m, strings.Join(methods, ", "),
 			didYouMean(strings.ToUpper(m), methods))
 		return
 	}
@@ -110,12 +110,12 @@ func (c *checker) method(s *section, d *callDef, methods []string) {
 func (c *checker) content(s *section, d *callDef, env *env) {
 	body, form := s.n.get("body"), s.get("form")
 	if (body != nil || form != nil) && (d.method == "GET" || d.method == "HEAD") {
-		c.at(s.key("body"), s.field, "has a body, which %s does not take; use another method or the "+
+		c.atf(s.key("body"), s.field, "has a body, which %s does not take; use another method or the "+
 			"query", d.method)
 		return
 	}
 	if body != nil && form != nil {
-		c.at(s.key("form"), s.path("form"), "stands beside body; leave one of them out")
+		c.atf(s.key("form"), s.path("form"), "stands beside body; leave one of them out")
 		return
 	}
 	if body != nil {
@@ -133,14 +133,14 @@ func (c *checker) names(s *section, key string, env *env) []namedText {
 		return nil
 	}
 	if n.kind != objectNode {
-		c.at(n, s.path(key), "is %s; it must be a section of names and values", n.kind)
+		c.atf(n, s.path(key), "is %s; it must be a section of names and values", n.kind)
 		return nil
 	}
 	var out []namedText
 	for i, k := range n.keys {
 		field := s.path(key) + "." + k.text
 		if k.text == "" || strings.Contains(k.text, "${") {
-			c.at(k, field, "is no name; names are written down, expressions stand in values only")
+			c.atf(k, field, "is no name; names are written down, expressions stand in values only")
 		}
 		if t := c.text(n.items[i], field, env); t != nil {
 			out = append(out, namedText{name: k.text, text: t})
@@ -157,18 +157,18 @@ func (c *checker) headers(s *section, env *env) []namedText {
 		name := http.CanonicalHeaderKey(h.name)
 		switch err := httpstep.CheckHeader(h.name); {
 		case err != nil:
-			c.at(at, field, "%s", err.Error())
+			c.atf(at, field, "%s", err.Error())
 		case name == httpstep.DefaultKeyHeader:
-			c.at(at, field, "is set by onced, to the key of the step; use key_header for another name of it")
+			c.atf(at, field, "is set by onced, to the key of the step; use key_header for another name of it")
 		case slices.Contains(ownHeaders, name):
-			c.at(at, field, "is set by onced; leave it out")
+			c.atf(at, field, "is set by onced; leave it out")
 		case seen[name]:
-			c.at(at, field, "is there twice, in other letters")
+			c.atf(at, field, "is there twice, in other letters")
 		}
 		seen[name] = true
 		for _, p := range h.text.parts {
 			if p.x == nil && !validHeaderText(p.literal) {
-				c.at(s.n.get("headers").get(h.name), field, "has a line break or another control character")
+				c.atf(s.n.get("headers").get(h.name), field, "has a line break or another control character")
 			}
 		}
 	}
@@ -225,12 +225,12 @@ func (c *checker) keyHeader(s *section, d *callDef) {
 	})
 	switch {
 	case err != nil:
-		c.at(n, s.path("key_header"), "%s", err.Error())
+		c.atf(n, s.path("key_header"), "%s", err.Error())
 	case slices.Contains(ownHeaders, name) || slices.Contains(meaningHeaders, name):
-		c.at(n, s.path("key_header"), "is %s, which has another meaning; name the header in which "+
+		c.atf(n, s.path("key_header"), "is %s, which has another meaning; name the header in which "+
 			"the callee wants its idempotency key", name)
 	case taken:
-		c.at(n, s.path("key_header"), "is %s, which headers sets too; leave one of them out", name)
+		c.atf(n, s.path("key_header"), "is %s, which headers sets too; leave one of them out", name)
 	}
 }
 
@@ -252,7 +252,7 @@ func (c *checker) outcomes(n *node, field string, d *callDef) {
 		Unfinished: s.statuses("unfinished"), Unknown: s.statuses("unknown")}
 	out, err := d.outcomes.With(lists)
 	if err != nil {
-		c.at(n, field, "%s", err.Error())
+		c.atf(n, field, "%s", err.Error())
 		return
 	}
 	d.outcomes = out

@@ -31,7 +31,7 @@ type urlAt struct {
 	line, col  int
 }
 
-func (c *checker) at(n *node, field, format string, args ...any) {
+func (c *checker) atf(n *node, field, format string, args ...any) {
 	c.fail(n.line, n.col, field, fmt.Sprintf(format, args...))
 }
 
@@ -104,12 +104,12 @@ type section struct {
 // section checks that n is an object with no other keys; nil when it is none.
 func (c *checker) section(n *node, field string, keys ...string) *section {
 	if n.kind != objectNode {
-		c.at(n, field, "is %s; it must be a section with the keys %s", n.kind, strings.Join(keys, ", "))
+		c.atf(n, field, "is %s; it must be a section with the keys %s", n.kind, strings.Join(keys, ", "))
 		return nil
 	}
 	for _, k := range n.keys {
 		if !slices.Contains(keys, k.text) && !c.full() {
-			c.at(k, join(field, k.text), "is not known%s; keys are %s", didYouMean(k.text, keys),
+			c.atf(k, join(field, k.text), "is not known%s; keys are %s", didYouMean(k.text, keys),
 				strings.Join(keys, ", "))
 		}
 	}
@@ -134,7 +134,7 @@ func (s *section) lacks(key string) bool { return s.n.get(key) == nil && !s.mean
 func (s *section) get(key string) *node {
 	v := s.n.get(key)
 	if v != nil && v.kind == nullNode {
-		s.c.at(v, join(s.field, key), "is empty; give it a value or leave it out")
+		s.c.atf(v, join(s.field, key), "is empty; give it a value or leave it out")
 		return nil
 	}
 	return v
@@ -159,7 +159,7 @@ func (s *section) text(key string) (string, *node) {
 		return "", nil
 	}
 	if v.kind != stringNode && v.kind != numberNode {
-		s.c.at(v, s.path(key), "is %s; it must be text", v.kind)
+		s.c.atf(v, s.path(key), "is %s; it must be text", v.kind)
 		return "", nil
 	}
 	return v.text, v
@@ -171,7 +171,7 @@ func (s *section) flag(key string) bool {
 		return false
 	}
 	if v.kind != boolNode {
-		s.c.at(v, s.path(key), "is %s; it must be true or false", v.kind)
+		s.c.atf(v, s.path(key), "is %s; it must be true or false", v.kind)
 		return false
 	}
 	return v.text == "true"
@@ -185,7 +185,7 @@ func (s *section) integer(key string, least, most int) int {
 	}
 	i, err := strconv.Atoi(v.text)
 	if v.kind != numberNode || err != nil || i < least || i > most {
-		s.c.at(v, s.path(key), "must be a whole number from %d to %d", least, most)
+		s.c.atf(v, s.path(key), "must be a whole number from %d to %d", least, most)
 		return 0
 	}
 	return i
@@ -204,11 +204,11 @@ func (c *checker) duration(v *node, field string, least, most time.Duration) tim
 	d, err := parseDuration(v.text)
 	switch {
 	case v.kind == numberNode:
-		c.at(v, field, "has no unit; did you mean %ss? Write it as 500ms, 30s, 15m, 24h or 30d", v.text)
+		c.atf(v, field, "has no unit; did you mean %ss? Write it as 500ms, 30s, 15m, 24h or 30d", v.text)
 	case v.kind != stringNode || err != nil:
-		c.at(v, field, "is not a time; write it as 500ms, 30s, 15m, 24h or 30d")
+		c.atf(v, field, "is not a time; write it as 500ms, 30s, 15m, 24h or 30d")
 	case d < least || d > most:
-		c.at(v, field, "must be from %s to %s", least, most)
+		c.atf(v, field, "must be from %s to %s", least, most)
 	default:
 		return d
 	}
@@ -244,18 +244,18 @@ func (s *section) statuses(key string) *httpstep.Statuses {
 			field = fmt.Sprintf("%s[%d]", field, i)
 		}
 		if item.kind != stringNode && item.kind != numberNode {
-			s.c.at(item, field, "is %s; write statuses as 404, 2xx or 402-405", item.kind)
+			s.c.atf(item, field, "is %s; write statuses as 404, 2xx or 402-405", item.kind)
 			return nil
 		}
 		if _, err := httpstep.ParseStatuses(item.text); err != nil {
-			s.c.at(item, field, "%s", err.Error())
+			s.c.atf(item, field, "%s", err.Error())
 			return nil
 		}
 		texts = append(texts, item.text)
 	}
 	set, err := httpstep.ParseStatuses(texts...)
 	if err != nil {
-		s.c.at(v, s.path(key), "%s", err.Error())
+		s.c.atf(v, s.path(key), "%s", err.Error())
 		return nil
 	}
 	return &set

@@ -96,10 +96,10 @@ func (c *checker) document(n *node) *Document {
 	d.name = c.name(s, "name", true)
 	d.title, _ = s.text("title")
 	if len(d.title) > 200 {
-		c.at(s.n.get("title"), "title", "has more than 200 bytes")
+		c.atf(s.n.get("title"), "title", "has more than 200 bytes")
 	}
 	if problem := printable(d.title); problem != "" {
-		c.at(s.n.get("title"), "title", "%s", problem)
+		c.atf(s.n.get("title"), "title", "%s", problem)
 	}
 	d.version = c.name(s, "version", false)
 	d.deadline = s.duration("deadline", time.Millisecond, longest)
@@ -124,13 +124,13 @@ func (c *checker) name(s *section, key string, required bool) string {
 	name, n := s.text(key)
 	switch {
 	case n == nil && s.lacks(key) && required:
-		c.at(s.n, s.path(key), "is missing")
+		c.atf(s.n, s.path(key), "is missing")
 	case n == nil:
 	case key == "version" && !versionForm.MatchString(name), key != "version" && !nameForm.MatchString(name):
-		c.at(n, s.path(key), "is %q; a name begins with a letter and has letters, digits, - and _ only",
+		c.atf(n, s.path(key), "is %q; a name begins with a letter and has letters, digits, - and _ only",
 			cut(name, 64))
 	case len(name) > saga.MaxName:
-		c.at(n, s.path(key), "has more than %d characters", saga.MaxName)
+		c.atf(n, s.path(key), "has more than %d characters", saga.MaxName)
 	default:
 		return name
 	}
@@ -152,24 +152,24 @@ func (c *checker) inputTypes(s *section) {
 		return
 	}
 	if n.kind != objectNode {
-		c.at(n, "input", "is %s; it must be a section of fields and their types", n.kind)
+		c.atf(n, "input", "is %s; it must be a section of fields and their types", n.kind)
 		return
 	}
 	t := &typ{kind: objectKind, fields: map[string]*typ{}}
 	for i, k := range n.keys {
 		field := join("input", k.text)
 		if k.text == "" || len(k.text) > 128 {
-			c.at(k, field, "is no name of a field: it has 1 to 128 bytes")
+			c.atf(k, field, "is no name of a field: it has 1 to 128 bytes")
 			continue
 		}
 		if n.items[i].kind == objectNode {
-			c.at(n.items[i], field, "is a section; the type of a field is one word, such as object")
+			c.atf(n.items[i], field, "is a section; the type of a field is one word, such as object")
 			t.fields[k.text] = anyType
 			continue
 		}
 		ft, err := parseType(n.items[i].text)
 		if err != nil {
-			c.at(n.items[i], field, "%s", err.Error())
+			c.atf(n.items[i], field, "%s", err.Error())
 			ft = anyType
 		}
 		t.fields[k.text] = ft
@@ -182,11 +182,11 @@ func (c *checker) labels(s *section) []namedText {
 	out := c.names(s, "labels", &env{input: c.input, run: true, used: c.used,
 		noSecrets: "has no place in a label, which is shown"})
 	if len(out) > saga.MaxLabels {
-		c.at(s.key("labels"), "labels", "are more than %d", saga.MaxLabels)
+		c.atf(s.key("labels"), "labels", "are more than %d", saga.MaxLabels)
 	}
 	for _, l := range out {
 		if len(l.name) > saga.MaxName {
-			c.at(s.n.get("labels").keyNode(l.name), "labels."+l.name, "has a name of more than %d bytes",
+			c.atf(s.n.get("labels").keyNode(l.name), "labels."+l.name, "has a name of more than %d bytes",
 				saga.MaxName)
 		}
 	}
@@ -198,14 +198,14 @@ func (c *checker) allSteps(s *section, d *Document) {
 	switch {
 	case n == nil:
 		if s.lacks("steps") {
-			c.at(s.n, "steps", "is missing; a definition has at least one step")
+			c.atf(s.n, "steps", "is missing; a definition has at least one step")
 		}
 		return
 	case n.kind != listNode:
-		c.at(n, "steps", "is %s; it must be a list of steps, each beginning with - name:", n.kind)
+		c.atf(n, "steps", "is %s; it must be a list of steps, each beginning with - name:", n.kind)
 		return
 	case len(n.items) == 0 || len(n.items) > saga.MaxSteps:
-		c.at(n, "steps", "must be 1 to %d, there are %d", saga.MaxSteps, len(n.items))
+		c.atf(n, "steps", "must be 1 to %d, there are %d", saga.MaxSteps, len(n.items))
 		return
 	}
 	c.stepNames(n)
@@ -217,7 +217,7 @@ func (c *checker) allSteps(s *section, d *Document) {
 		}
 		if def.pivot && pivot != "" {
 			field := fmt.Sprintf("steps[%d].pivot", i)
-			c.at(item.keyNode("pivot"), field, "is a second pivot besides %s; there is one point of no "+
+			c.atf(item.keyNode("pivot"), field, "is a second pivot besides %s; there is one point of no "+
 				"return", pivot)
 		}
 		if def.pivot {
@@ -239,7 +239,7 @@ func (c *checker) stepNames(n *node) {
 		field := fmt.Sprintf("steps[%d]", i)
 		name := c.name(c.view(item, field, stepKeys), "name", true)
 		if name != "" && slices.ContainsFunc(c.steps[:i], func(s stepType) bool { return s.name == name }) {
-			c.at(item.get("name"), field+".name", "is there twice; every step has a name of its own")
+			c.atf(item.get("name"), field+".name", "is there twice; every step has a name of its own")
 		}
 		c.steps[i].name, c.steps[i].signal = name, item.get("await") != nil
 	}

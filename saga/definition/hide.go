@@ -99,7 +99,7 @@ func (c *checker) printable(n *node, field string) {
 		if n.kind == objectNode {
 			if name = join(field, n.keys[i].text); printable(n.keys[i].text) != "" && !c.full() {
 				name = join(field, strconv.QuoteToASCII(n.keys[i].text))
-				c.at(n.keys[i], name, "%s", printable(n.keys[i].text))
+				c.atf(n.keys[i], name, "%s", printable(n.keys[i].text))
 			}
 		}
 		c.printable(item, name)

@@ -29,17 +29,17 @@ steps:
 `
 
 // callback gives the body of a callback to a run, as the API does.
-func (r *rig) callback(run, body string) (clear bool) {
+func (r *rig) callback(run, body string) (decided bool) {
 	r.Helper()
 	v, err := r.engine.Get(r.Context(), run)
 	if err != nil {
 		r.Fatal(err)
 	}
-	s, clear, ok, err := r.book.ReadSignal(r.Context(), v, "charge", []byte(body))
+	s, decided, ok, err := r.book.ReadSignal(r.Context(), v, "charge", []byte(body))
 	if err != nil || !ok {
 		r.Fatal(ok, err)
 	}
-	if !clear {
+	if !decided {
 		return false
 	}
 	s.Run = run
@@ -159,7 +159,7 @@ func TestReadingOfCallbacks(t *testing.T) {
 		{plain, "charge", `"done"`,
 			`saga: body is text; it must be {"outcome":"done"} or {"outcome":"refused"}, with "data"`},
 	} {
-		s, clear, err := c.d.ReadSignal(c.step, []byte(c.body))
+		s, decided, err := c.d.ReadSignal(c.step, []byte(c.body))
 		got := "nothing"
 		switch {
 		case err != nil:
@@ -167,9 +167,9 @@ func TestReadingOfCallbacks(t *testing.T) {
 			if !errors.Is(err, saga.ErrInput) {
 				t.Errorf("%q is not of the class of inputs", got)
 			}
-		case clear && s.Refused:
+		case decided && s.Refused:
 			got = "refused " + string(s.Data)
-		case clear:
+		case decided:
 			got = "done " + string(s.Data)
 		}
 		if got != c.want {

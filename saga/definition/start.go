@@ -85,13 +85,13 @@ func (d *Document) Prepare(req *saga.StartRequest) error {
 // JSON; await.done, await.refused and await.output of the step say how it is read.
 // Without them it is {"outcome":"done"|"refused","data":…,"reason":…}.
 //
-// clear is false when the body says neither that the step is done nor that it is
+// decided is false when the body says neither that the step is done nor that it is
 // refused, such as "pending": there is nothing to signal then, and the sender has done
 // its part. The signal names the step and not the run: the caller sets Run. The secrets
 // are taken out of the body before it is read. The error
 // is a [saga.InputError] that names what is wrong with the body, or the step.
 func (d *Document) ReadSignal(step string, body []byte, secrets ...string) (
-	s saga.Signal, clear bool, err error,
+	s saga.Signal, decided bool, err error,
 ) {
 	var def *stepDef
 	names := []string{}

@@ -77,7 +77,7 @@ func (c *checker) settings(s *section, d *stepDef) {
 	d.pivot, d.irreversible, d.nothing = s.flag("pivot"), s.flag("irreversible"), s.flag("nothing_to_undo")
 	if v := s.get("undo_when_absent"); v != nil {
 		if d.undoWhenAbsent = v.text == "safe"; !d.undoWhenAbsent {
-			c.at(v, s.path("undo_when_absent"), "must be safe, or be left out")
+			c.atf(v, s.path("undo_when_absent"), "must be safe, or be left out")
 		}
 	}
 	d.settlesAfter = s.duration("settles_after", time.Millisecond, 30*24*time.Hour)
@@ -116,7 +116,7 @@ func (c *checker) retry(n *node, field string, d *stepDef) {
 		most = saga.DefaultMaxBackoff
 	}
 	if most < first {
-		c.at(n, field, "has a most of %s below its first of %s", most, first)
+		c.atf(n, field, "has a most of %s below its first of %s", most, first)
 	}
 }
 
@@ -126,10 +126,10 @@ func (c *checker) action(s *section, d *stepDef, e *env) {
 	n := s.get("call")
 	if n == nil {
 		if s.n.get("await") == nil && s.lacks("call") && s.lacks("await") {
-			c.at(s.n, s.path("call"), "is missing; a step has a call, or an await without one")
+			c.atf(s.n, s.path("call"), "is missing; a step has a call, or an await without one")
 		}
 		if out != nil {
-			c.at(s.key("output"), s.path("output"), "stands without a call; what comes with the signal is "+
+			c.atf(s.key("output"), s.path("output"), "stands without a call; what comes with the signal is "+
 				"read by await.output")
 		}
 		return
@@ -193,7 +193,7 @@ func (c *checker) check(s *section, d *stepDef, e *env) {
 	d.check.done, d.check.refused = cs.condition("done", read), cs.condition("refused", read)
 	d.check.absent = cs.condition("absent", read)
 	if cs.lacks("done") {
-		c.at(cs.n, cs.path("done"), "is missing; say how a reply shows that it happened, such as "+
+		c.atf(cs.n, cs.path("done"), "is missing; say how a reply shows that it happened, such as "+
 			"\"${reply.status == 200}\"")
 	}
 	out := cs.n.get("output")
@@ -211,8 +211,8 @@ func (c *checker) sameOutput(cs *section, d *stepDef, out *node) bool {
 	case main == nil:
 		return true
 	case out == nil && cs.lacks("output"):
-		c.at(cs.n, cs.path("output"), "is missing; the step has %s, so say how it is read from the reply of "+
-			"the look-up", key)
+		c.atf(cs.n, cs.path("output"), "is missing; the step has %s, so say how it is read from the reply "+
+			"of the look-up", key)
 		return false
 	case d.check.output == nil:
 		return false
@@ -220,7 +220,7 @@ func (c *checker) sameOutput(cs *section, d *stepDef, out *node) bool {
 	same := true
 	for _, name := range sortedKeys(main.typ.fields) {
 		if f := d.check.output.typ.fields; f != nil && f[name] == nil {
-			c.at(out, cs.path("output"), "has no %s, which %s of the step has%s", name, key,
+			c.atf(out, cs.path("output"), "has no %s, which %s of the step has%s", name, key,
 				didYouMean(name, sortedKeys(f)))
 			same = false
 		}
@@ -244,7 +244,7 @@ func (c *checker) await(s *section, d *stepDef, i int) {
 			"calls only"}
 	d.await.done, d.await.refused = as.condition("done", read), as.condition("refused", read)
 	if as.lacks("done") && (as.n.get("refused") != nil || as.n.get("output") != nil) {
-		c.at(as.n, as.path("done"), "is missing; say how a signal shows that it happened, or leave "+
+		c.atf(as.n, as.path("done"), "is missing; say how a signal shows that it happened, or leave "+
 			"refused and "+
 			"output out too")
 	}
@@ -256,7 +256,7 @@ func (c *checker) await(s *section, d *stepDef, i int) {
 	if at := as.get("at"); at != nil {
 		if t := c.value(at, as.path("at"), read); t != nil {
 			if d.await.at = t.x; t.x == nil {
-				c.at(at, as.path("at"), "is not wholly one ${…}; write where the time stands: "+
+				c.atf(at, as.path("at"), "is not wholly one ${…}; write where the time stands: "+
 					"\"${signal.body.time}\"")
 			}
 		}
@@ -274,16 +274,16 @@ func (c *checker) whole(s *section, d *stepDef, last bool) {
 	hasUndo := s.n.get("undo") != nil
 	switch {
 	case len(said) > 1:
-		c.at(s.key(said[1]), s.path(said[1]), "stands beside %s; a step is one of %s", said[0],
+		c.atf(s.key(said[1]), s.path(said[1]), "stands beside %s; a step is one of %s", said[0],
 			strings.Join(said, ", "))
 	case hasUndo && len(said) > 0:
-		c.at(s.key("undo"), s.path("undo"), "stands beside %s, which says that it is not undone; leave "+
+		c.atf(s.key("undo"), s.path("undo"), "stands beside %s, which says that it is not undone; leave "+
 			"one of "+
 			"them out", said[0])
 	case d.undoWhenAbsent && !hasUndo:
-		c.at(s.key("undo_when_absent"), s.path("undo_when_absent"), "stands without an undo")
+		c.atf(s.key("undo_when_absent"), s.path("undo_when_absent"), "stands without an undo")
 	case s.lacks("undo") && len(said) == 0 && !last && s.n.get("call") != nil:
-		c.at(s.n, s.path("undo"), "is missing: give the step an undo, or say what it means that there is "+
+		c.atf(s.n, s.path("undo"), "is missing: give the step an undo, or say what it means that there is "+
 			"none "+
 			"with pivot: true, irreversible: true or nothing_to_undo: true")
 	}
@@ -292,7 +292,7 @@ func (c *checker) whole(s *section, d *stepDef, last bool) {
 	}
 	for _, k := range []string{"check", "repeatable", "settles_after"} {
 		if s.n.get(k) != nil {
-			c.at(s.key(k), s.path(k), "stands in a step without a call")
+			c.atf(s.key(k), s.path(k), "stands in a step without a call")
 		}
 	}
 	d.nothing = d.nothing || !hasUndo && len(said) == 0

@@ -59,7 +59,7 @@ func (c *checker) text(n *node, field string, env *env) *textTemplate {
 		return &textTemplate{parts: []part{{literal: n.text}}, field: field}
 	case stringNode:
 	default:
-		c.at(n, field, "is %s; it must be text", n.kind)
+		c.atf(n, field, "is %s; it must be text", n.kind)
 		return nil
 	}
 	parts, ok := c.parts(n, field, env)
@@ -79,9 +79,9 @@ func (c *checker) text(n *node, field string, env *env) *textTemplate {
 func (c *checker) placed(n *node, field string, x *expression, whole bool) bool {
 	switch {
 	case x.typ.kind == listKind || x.typ.kind == objectKind:
-		c.at(n, field, "has %s within a text; take a field of it", x.typ.kind)
+		c.atf(n, field, "has %s within a text; take a field of it", x.typ.kind)
 	case x.typ.maybe && !(whole && x.nilOK):
-		c.at(n, field, "may be missing: ${%s}; put ?? and a value behind it%s", x.shown(),
+		c.atf(n, field, "may be missing: ${%s}; put ?? and a value behind it%s", x.shown(),
 			x.instead())
 	default:
 		return true
@@ -169,7 +169,7 @@ func (c *checker) stringValue(n *node, t *valueTemplate, env *env) *valueTemplat
 	}
 	if x := single(parts); x != nil {
 		if x.typ.maybe && !x.nilOK {
-			c.at(n, t.field, "may be missing: ${%s}; put ?? and a value behind it, or ?? nil for null%s",
+			c.atf(n, t.field, "may be missing: ${%s}; put ?? and a value behind it, or ?? nil for null%s",
 				x.shown(), x.instead())
 			return nil
 		}
@@ -279,7 +279,7 @@ func (s *section) condition(key string, env *env) *expression {
 	}
 	field := s.path(key)
 	if n.kind != stringNode {
-		s.c.at(n, field, "is %s; it must be a condition such as \"${reply.status == 404}\"", n.kind)
+		s.c.atf(n, field, "is %s; it must be a condition such as \"${reply.status == 404}\"", n.kind)
 		return nil
 	}
 	parts, ok := s.c.parts(n, field, env)
@@ -289,10 +289,10 @@ func (s *section) condition(key string, env *env) *expression {
 	x := single(parts)
 	switch {
 	case x == nil:
-		s.c.at(n, field, "is not wholly one ${…}; write a condition such as \"${reply.status == 404}\"")
+		s.c.atf(n, field, "is not wholly one ${…}; write a condition such as \"${reply.status == 404}\"")
 		return nil
 	case !x.typ.is(boolKind) || x.typ.maybe:
-		s.c.at(n, field, "is %s; a condition is true or false", x.typ.described())
+		s.c.atf(n, field, "is %s; a condition is true or false", x.typ.described())
 		return nil
 	}
 	return x

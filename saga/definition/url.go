@@ -23,7 +23,7 @@ type urlTemplate struct {
 // url compiles the URL of a call; nil when there are problems.
 func (c *checker) url(n *node, field string, pathEnv, queryEnv *env) *urlTemplate {
 	if n.kind != stringNode {
-		c.at(n, field, "is %s; it must be a URL", n.kind)
+		c.atf(n, field, "is %s; it must be a URL", n.kind)
 		return nil
 	}
 	pieces, problem := split(n.text)
@@ -32,7 +32,7 @@ func (c *checker) url(n *node, field string, pathEnv, queryEnv *env) *urlTemplat
 		return nil
 	}
 	if problem := urlProblem(pieces); problem != "" {
-		c.at(n, field, "%s", problem)
+		c.atf(n, field, "%s", problem)
 		return nil
 	}
 	t, good := &urlTemplate{field: field}, true
@@ -49,7 +49,7 @@ func (c *checker) url(n *node, field string, pathEnv, queryEnv *env) *urlTemplat
 		if t.has {
 			env = queryEnv
 			if problem := queryNameProblem(t.query); problem != "" {
-				c.at(n, field, "%s", problem)
+				c.atf(n, field, "%s", problem)
 				good = false
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"onced/saga/httpstep"
 )
 
-// warn notes what is allowed and seldom meant, see [Document.Remarks].
-func (c *checker) warn(n *node, field, format string, args ...any) {
+// warnf notes what is allowed and seldom meant, see [Document.Remarks].
+func (c *checker) warnf(n *node, field, format string, args ...any) {
 	if len(c.warnings) < maxProblems {
 		c.warnings = append(c.warnings, Problem{File: c.file, Line: n.line, Column: n.col, Field: field,
 			Message: fmt.Sprintf(format, args...)})
@@ -36,7 +36,7 @@ func (c *checker) warnOfOutcomes(s *section, l httpstep.Lists) {
 			continue
 		}
 		if doubtful := x.set.Without(certain); !doubtful.Empty() {
-			c.warn(s.n.get(x.name), s.path(x.name), "has %s, which seldom means that nothing has happened: "+
+			c.warnf(s.n.get(x.name), s.path(x.name), "has %s, which seldom means that nothing has happened: "+
 				"when something has, %s; take it out, so that it is looked up, unless the callee promises "+
 				"that", doubtful, x.risk)
 		}
@@ -49,8 +49,8 @@ func (c *checker) warnOfPlain(s *section, d *callDef, secrets map[string]bool) {
 		return
 	}
 	if u, err := url.Parse(d.url.base); err == nil && foreign(u.Hostname()) {
-		c.warn(s.n.get("url"), s.path("url"), "is http, and the call carries secrets (%s), which anybody on "+
-			"the way to %s can read; write https", list(sortedKeys(secrets)), u.Hostname())
+		c.warnf(s.n.get("url"), s.path("url"), "is http, and the call carries secrets (%s), which anybody "+
+			"on the way to %s can read; write https", list(sortedKeys(secrets)), u.Hostname())
 	}
 }
 
@@ -74,10 +74,10 @@ func (c *checker) warnOfOutputs(s *section, d *stepDef) {
 	switch {
 	case d.await == nil:
 	case d.await.output != nil && d.output != nil && !d.undoWhenAbsent:
-		c.warn(s.key("output"), s.path("output"), "is read by nobody: the step ends with its signal, and "+
+		c.warnf(s.key("output"), s.path("output"), "is read by nobody: the step ends with its signal, and "+
 			"its output is await.output; leave it out")
 	case d.await.output == nil && d.check != nil:
-		c.warn(s.key("await"), s.path("await"), "has no output, so that steps.%s.output is the whole body "+
+		c.warnf(s.key("await"), s.path("await"), "has no output, so that steps.%s.output is the whole body "+
 			"of the signal, or what the look-up gives, whichever ended the step; write await.output and "+
 			"check.output with the same fields", d.name)
 	}

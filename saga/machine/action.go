@@ -9,7 +9,7 @@ import (
 func (m *move) begin() {
 	c, at, ok := Want(m.def, &m.s)
 	if !ok || at.After(m.now) || c.Kind == Look {
-		m.fail("no call is due")
+		m.failf("no call is due")
 		return
 	}
 	step, st := m.at(c.Step)

@@ -59,11 +59,11 @@ func (m *move) apply() {
 	case Operate:
 		m.operate()
 	default:
-		m.fail("event %d is not known", m.ev.Kind)
+		m.failf("event %d is not known", m.ev.Kind)
 	}
 }
 
-func (m *move) fail(format string, args ...any) {
+func (m *move) failf(format string, args ...any) {
 	m.err = &Error{Status: m.s.Status, Problem: fmt.Sprintf(format, args...)}
 }
 

@@ -23,7 +23,7 @@ func (m *move) operate() {
 		m.s.Status, m.s.Reason, m.s.Deadline = Closed, m.ev.Text, time.Time{}
 		m.s.Hold, m.s.HoldStep = HoldNone, 0
 	default:
-		m.fail("verb %d is not known", m.ev.Verb)
+		m.failf("verb %d is not known", m.ev.Verb)
 	}
 	if m.err == nil {
 		m.note(NoteOperator, i, m.ev.Verb.String()+": "+m.ev.Text)
@@ -33,7 +33,7 @@ func (m *move) operate() {
 // idle reports that no call is under way, and fails otherwise.
 func (m *move) idle() bool {
 	if c, ok := m.s.InFlight(); ok {
-		m.fail("a call of step %s is under way; act when it has ended, at the latest at its time-out",
+		m.failf("a call of step %s is under way; act when it has ended, at the latest at its time-out",
 			m.s.Steps[c.Step].Name)
 		return false
 	}
@@ -60,7 +60,7 @@ func (m *move) retry(i int) {
 	switch {
 	case st.Undo == UndoStuck || st.Undo == UndoDue:
 		if st.UndoDoubt && !m.now.Before(st.UndoFirst.Add(step.UndoKeyValidFor)) {
-			m.fail("the undo of step %s may have happened, and its key is too old to be sent again; "+
+			m.failf("the undo of step %s may have happened, and its key is too old to be sent again; "+
 				"find out and mark it as done or not done", st.Name)
 			return
 		}
@@ -68,9 +68,9 @@ func (m *move) retry(i int) {
 	case st.Status == Unknown:
 		m.retryUnknown(i)
 	case hold == HoldIrreversible && m.s.Back:
-		m.fail("step %s cannot be undone; skip it to let its effect stand, or mark it as not done", st.Name)
+		m.failf("step %s cannot be undone; skip it to let its effect stand, or mark it as not done", st.Name)
 	case st.Status == Waiting && hold == HoldNone:
-		m.fail("step %s waits for its signal; mark it as done or not done, or skip it", st.Name)
+		m.failf("step %s waits for its signal; mark it as done or not done, or skip it", st.Name)
 	case hold != HoldNone && st.Status == Refused, st.Status == Ready:
 		st.Status, st.Tries, st.NextAt = Ready, 0, m.now
 		if step.NoAction {
@@ -92,7 +92,7 @@ func (m *move) retryUnknown(i int) {
 	case !st.TimedOut && m.keyValid(i, m.now):
 		st.Tries, st.Resend = 0, true
 	default:
-		m.fail("step %s may have happened, and neither a look-up nor its key can tell; "+
+		m.failf("step %s may have happened, and neither a look-up nor its key can tell; "+
 			"find out and mark it as done or not done", st.Name)
 	}
 }
@@ -100,9 +100,9 @@ func (m *move) retryUnknown(i int) {
 func (m *move) cancel(i int) {
 	switch {
 	case m.s.Back:
-		m.fail("it is being undone already")
+		m.failf("it is being undone already")
 	case committed(m.def, &m.s):
-		m.fail("its point of no return has been sent; it goes forward only")
+		m.failf("its point of no return has been sent; it goes forward only")
 	default:
 		m.unhold()
 		m.back(CauseCancelled, i, m.ev.Text)
@@ -122,10 +122,10 @@ func (m *move) markDone(i int) {
 		m.undone(i)
 		return
 	case i != m.current():
-		m.fail("step %s is not the one the run is at", st.Name)
+		m.failf("step %s is not the one the run is at", st.Name)
 		return
 	case st.Status == Done:
-		m.fail("step %s is done", st.Name)
+		m.failf("step %s is done", st.Name)
 		return
 	}
 	if m.ev.Data != nil {
@@ -146,7 +146,7 @@ func (m *move) markNotDone(i int) {
 		return
 	case st.Status == Unknown, st.Status == Waiting, st.Status == Done && m.s.HoldStep == i+1:
 	default:
-		m.fail("it is not in doubt whether step %s happened", st.Name)
+		m.failf("it is not in doubt whether step %s happened", st.Name)
 		return
 	}
 	m.unhold()
@@ -165,7 +165,7 @@ func (m *move) skip(i int) {
 	}
 	_, st := m.at(i)
 	if i != m.current() {
-		m.fail("step %s is not the one the run is at", st.Name)
+		m.failf("step %s is not the one the run is at", st.Name)
 		return
 	}
 	m.unhold()

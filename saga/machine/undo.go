@@ -107,7 +107,7 @@ func (m *move) signal(i int) {
 	ev := &m.ev
 	_, st := m.at(i)
 	if ev.Outcome != OutcomeDone && ev.Outcome != OutcomeRefused {
-		m.fail("a signal says done or refused")
+		m.failf("a signal says done or refused")
 		return
 	}
 	first := st.Signal == OutcomeUnknown
@@ -234,7 +234,7 @@ func (m *move) late() {
 	success := ev.Kind == Signal || ev.Kind == Result && ev.Call.Kind == Action
 	switch {
 	case ev.Kind == Operate:
-		m.fail("it has ended and never changes")
+		m.failf("it has ended and never changes")
 	case !success:
 	case m.s.Status == Compensated && ev.Outcome == OutcomeDone && m.needsCorrection(i):
 		m.effects = append(m.effects, Effect{Kind: EffectCorrect, Step: i})

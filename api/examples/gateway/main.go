@@ -102,12 +102,12 @@ func (g *gateway) handler() http.Handler {
 // said answers with nothing and says what was done, to whatever the path names.
 func (g *gateway) said(what, name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		g.say(what, r.PathValue(name))
+		g.sayf(what, r.PathValue(name))
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
-func (g *gateway) say(format string, args ...any) {
+func (g *gateway) sayf(format string, args ...any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, _ = fmt.Fprintf(g.out, format+"\n", args...)
@@ -129,7 +129,7 @@ func (g *gateway) takePoints(w http.ResponseWriter, r *http.Request) {
 		Points   int    `json:"points"`
 	}
 	if read(w, r, &in) {
-		g.say("took %d points of %s for order %s", in.Points, in.Customer, in.Order)
+		g.sayf("took %d points of %s for order %s", in.Points, in.Customer, in.Order)
 		answer(w, http.StatusCreated, struct {
 			Taken int `json:"taken"`
 		}{in.Points})
@@ -146,7 +146,7 @@ func (g *gateway) order(w http.ResponseWriter, r *http.Request) {
 	case in.Address == "":
 		answer(w, http.StatusUnprocessableEntity, problem{"there is no address to send it to"})
 	default:
-		g.say("made order %s", in.Order)
+		g.sayf("made order %s", in.Order)
 		answer(w, http.StatusCreated, struct {
 			Parcel string `json:"parcel"`
 		}{"pa_" + in.Order})
