@@ -305,8 +305,7 @@ func surely(rd kv.Reader, t kv.TableID, r kv.Range) iter.Seq2[kv.Entry, error] {
 		for r, again := r, true; again; {
 			again = false
 			for x, err := range rd.Scan(t, r) {
-				var doubt *kv.DoubtError
-				if errors.As(err, &doubt) {
+				if doubt, ok := errors.AsType[*kv.DoubtError](err); ok {
 					if again = true; r.Reverse {
 						r.To = doubt.Key
 					} else {

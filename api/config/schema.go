@@ -89,7 +89,7 @@ func (f field) parseLeaf(v reflect.Value, text string) *leafError {
 }
 
 func (f field) appendLeaf(v reflect.Value, text string) *leafError {
-	if set, ok := v.Addr().Interface().(*httpstep.Statuses); ok {
+	if set, ok := reflect.TypeAssert[*httpstep.Statuses](v.Addr()); ok {
 		more, err := httpstep.ParseStatuses(text)
 		if err != nil {
 			return &leafError{problem: "is not a status, a class of them or a range",

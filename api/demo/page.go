@@ -158,7 +158,7 @@ func newPageView(w *world) pageView {
 		v.Switches = append(v.Switches, newSwitchView(w.toggles, name))
 	}
 	for _, t := range w.stories.last() {
-		if o, _, found := w.shop.look(t.order); found {
+		if o, found := w.shop.look(t.order); found {
 			v.Orders = append(v.Orders, newOrderView(w, o, t))
 		}
 	}

@@ -143,21 +143,21 @@ type view struct {
 
 func viewOf(o order) view { return view{Order: o.id, Status: o.state(), Needs: o.needs} }
 
-// look returns an order as it is now, and a channel that is closed when it changes.
-func (s *shop) look(id string) (o order, changed <-chan struct{}, found bool) {
+// look returns an order as it is now.
+func (s *shop) look(id string) (o order, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.orders[id]
 	if p == nil {
-		return order{}, nil, false
+		return order{}, false
 	}
-	return *p, p.changed, true
+	return *p, true
 }
 
 // checkout places an order, or the same one again, and waits for its end, as long
 // as wait at most. down says that the service could not be reached all the time.
 func (s *shop) checkout(ctx context.Context, id string, wait time.Duration) (v view, down bool, err error) {
-	if _, _, found := s.look(id); !found {
+	if _, found := s.look(id); !found {
 		s.mu.Lock()
 		full := len(s.sorted) >= maxOrders
 		s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *shop) checkout(ctx context.Context, id string, wait time.Duration) (v v
 		s.stories.tell(id, "The customer ordered again, the same order.")
 	}
 	if wait <= 0 { // it is pursued all the same, soon
-		o, _, _ := s.look(id)
+		o, _ := s.look(id)
 		return viewOf(o), o.settled == "" && s.isDown(), nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, min(wait, outcomeWait))
@@ -181,7 +181,7 @@ func (s *shop) checkout(ctx context.Context, id string, wait time.Duration) (v v
 	if err != nil {
 		return view{}, down, err
 	}
-	o, _, _ := s.look(id)
+	o, _ := s.look(id)
 	return viewOf(o), down && o.settled == "", nil
 }
 
@@ -205,7 +205,7 @@ func (s *shop) pursue(ctx context.Context, id string) (down bool, err error) {
 		return s.isDown(), nil
 	}
 	defer s.leave(id)
-	if o, _, _ := s.look(id); o.state() == stateFailed {
+	if o, _ := s.look(id); o.state() == stateFailed {
 		s.stories.tell(id, "The shop remembered that the order had failed.")
 		return false, nil
 	}
@@ -267,7 +267,7 @@ func (s *shop) leave(id string) {
 // settle notes how an order ended. It is written once; of an order that is carried out
 // again without protection, the first stays.
 func (s *shop) settle(id string, r result) error {
-	o, _, _ := s.look(id)
+	o, _ := s.look(id)
 	if o.settled != "" {
 		s.stories.tell(id, "The shop got the same answer again: "+r.outcome()+".")
 		return nil
@@ -350,7 +350,7 @@ func (s *shop) snapshot() []order {
 
 // knows reports whether an order was placed.
 func (s *shop) knows(id string) bool {
-	_, _, found := s.look(id)
+	_, found := s.look(id)
 	return found
 }
 

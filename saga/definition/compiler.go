@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -175,7 +176,7 @@ func (c *compiler) secret(n *ast.MemberNode, name string, isName bool) (evalFunc
 	if !isName {
 		return c.fail(n, "a secret is named as it is: secrets.<name>")
 	}
-	if known := c.env.secrets; known != nil && !contains(known, name) {
+	if known := c.env.secrets; known != nil && !slices.Contains(known, name) {
 		return c.fail(n.Property, "secrets.%s is not known%s; the configuration has %s", name,
 			didYouMean(name, known), list(known))
 	}
@@ -433,13 +434,4 @@ func (c *compiler) pointer(n *ast.PointerNode) (evalFunc, *typ) {
 		}, numberType
 	}
 	return c.fail(n, "#%s is not known; there are # and #index", n.Name)
-}
-
-func contains(names []string, name string) bool {
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }

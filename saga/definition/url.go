@@ -159,12 +159,13 @@ func (t *urlTemplate) add(p part) {
 
 // queryNameProblem reports that an expression would be a name of the query.
 func queryNameProblem(query []part) string {
-	written := ""
+	var text strings.Builder
 	for _, p := range query {
 		if p.x == nil {
-			written += p.literal
+			text.WriteString(p.literal)
 		}
 	}
+	written := text.String()
 	if !strings.Contains(written[strings.LastIndexByte(written, '&')+1:], "=") {
 		return "has an expression for a name in its query; names are written down: ?order=${input.order}"
 	}
