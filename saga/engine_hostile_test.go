@@ -61,7 +61,9 @@ func TestAnUndoDoesNotOvertakeItsAction(t *testing.T) {
 		id := s.started()
 		pass(50 * time.Second)
 		s.wantCalls("charge")
-		s.stands["charge"] = s.keys["charge"] // here it arrives
+		s.mu.Lock()
+		s.stands["charge"] = slices.Clone(s.keys["charge"]) // here it arrives
+		s.mu.Unlock()
 		pass(11 * time.Second)
 		s.wantStatus(id, machine.Compensated)
 		s.wantCalls("charge, undo charge")
