@@ -233,7 +233,7 @@ func TestPanicAfterTheAnswerBeganCutsTheConnection(t *testing.T) {
 			panic("now")
 		})
 	})
-	resp, err := http.Get(r.url + "/x") //nolint:noctx // the server ends it
+	resp, err := http.Get(r.url + "/x")
 	if err == nil {
 		defer resp.Body.Close()
 		_, err = io.ReadAll(resp.Body)
@@ -580,7 +580,7 @@ func TestDoneIsFlushedWhole(t *testing.T) {
 			_, _ = io.WriteString(w, "two\n")
 		})
 	})
-	resp, err := http.Get(r.url + "/x") //nolint:noctx // the server ends it
+	resp, err := http.Get(r.url + "/x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (k Key) grow(tag byte, n int) Key {
 // parts. It is narrower than [Prefix]: the bytes of a text are also a prefix of
 // longer texts that go on with a zero byte.
 func (k Key) Range() Range {
-	return Range{From: k, To: append(k[:len(k):len(k)], afterTags)}
+	return Range{From: k, To: append(k[:len(k):len(k)], afterTags)} //nolint:modernize // on purpose
 }
 
 var (

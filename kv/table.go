@@ -176,7 +176,7 @@ func (t Table[T]) parse(raw []byte) (v T, err error) {
 		return v, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if t.blob != nil {
-		*t.blob(&v) = blob[:len(blob):len(blob)]
+		*t.blob(&v) = blob[:len(blob):len(blob)] //nolint:modernize // on purpose
 	} else if len(blob) > 0 {
 		return v, fmt.Errorf("%w: %d bytes follow the JSON", ErrCorrupt, len(blob))
 	}

@@ -439,7 +439,7 @@ func TestIK13_OutcomesAreSettable(t *testing.T) {
 // What was never sent did not happen, and the key is free.
 func TestIK13_NeverSent(t *testing.T) {
 	refused := says(t, "")
-	closed, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // in a test
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -256,7 +256,7 @@ type wire struct {
 // newWire serves each connection by f, which is told its number, from 1.
 func newWire(t testing.TB, f func(w *wire, n int, conn net.Conn, r *bufio.Reader)) *wire {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // in a test
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func (s *setup) raw(request string) (*http.Response, string) {
 func (s *setup) dial() net.Conn {
 	s.t.Helper()
 	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"),
-		10*time.Second) //nolint:noctx // in a test
+		10*time.Second)
 	if err != nil {
 		s.t.Fatal(err)
 	}
