@@ -9,13 +9,16 @@
 // and what the group before it is committing now) to the engine's snapshot,
 // and writes into its group's overlay with a journal that takes its writes
 // back when it fails. The first to join a group leads it: it waits for the
-// group before, seals its own, and commits it in one engine transaction. There
-// is no timer and no goroutine of its own: a lone caller waits for its own
-// sync and nothing else.
+// group before, has its own sealed by whoever has the turn, and commits it in one
+// engine transaction. There is no timer and no goroutine of its own: a lone caller
+// waits for its own sync and nothing else.
 //
 // # Invariants
 //
 //   - At most two groups exist beside the durable state: one committing, one open.
+//   - Closures that follow each other share a snapshot. None outlives its group, and
+//     none is open while nobody runs or waits for the turn, or while somebody waits
+//     for a commit with the turn: a commit may have to wait for snapshots.
 //   - Every answer leaves after its group's commit, so also after the commit of
 //     everything it may have read.
 //   - A snapshot newer than the last durable commit is never answered from
