@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"time"
 
 	"onced/kv"
@@ -42,6 +43,27 @@ type Call struct {
 
 	reason string
 	state  *machine.State
+	cache  *runCache // nil: the call is alone
+}
+
+// runCache keeps what the functions of a run make of its input. The calls of a run that
+// one process makes share it; it is gone with the process.
+type runCache struct {
+	once sync.Once
+	made any
+}
+
+// Cached returns what make returns, which is called at most once while this process works
+// on the run: what a definition makes of the input for each call is made for the first
+// one only. So make must depend on the run's input alone, and a run has one make. What it
+// made is only read afterwards: a call that overstays its time may still read it while
+// the next one does.
+func (c *Call) Cached(make func() any) any {
+	if c.cache == nil {
+		return make()
+	}
+	c.cache.once.Do(func() { c.cache.made = make() })
+	return c.cache.made
 }
 
 // Output returns what the step gave, or nil; ok is false when it is not done.

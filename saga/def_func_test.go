@@ -1,0 +1,30 @@
+package saga
+
+import (
+	"sync"
+	"testing"
+)
+
+// TestWhatIsMadeOfTheInput: it is made once for all calls of a run, and each time where
+// a call is alone.
+func TestWhatIsMadeOfTheInput(t *testing.T) {
+	made := 0
+	makeIt := func() any { made++; return made }
+	alone := &Call{}
+	if a, b := alone.Cached(makeIt), alone.Cached(makeIt); a != 1 || b != 2 {
+		t.Errorf("a call that is alone gets %v and %v, want 1 and 2", a, b)
+	}
+	cache := &runCache{}
+	var all sync.WaitGroup
+	for range 8 { // a call that overstays its time, and the next one
+		all.Go(func() {
+			if got := (&Call{cache: cache}).Cached(makeIt); got != 3 {
+				t.Errorf("a call of the run gets %v, want 3", got)
+			}
+		})
+	}
+	all.Wait()
+	if got := (&Call{cache: &runCache{}}).Cached(makeIt); got != 4 {
+		t.Errorf("a call of another run gets %v, want 4", got)
+	}
+}
