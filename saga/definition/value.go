@@ -1,12 +1,11 @@
 package definition
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"onced/saga/httpstep"
@@ -40,30 +39,6 @@ func deeper(raw []byte, most int) bool {
 	return false
 }
 
-// decodeJSON reads JSON that is UTF-8 and not deeper than maxNested; nothing at all is
-// nil.
-func decodeJSON(raw []byte) (any, error) {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil, nil
-	}
-	if !utf8.Valid(raw) {
-		return nil, errors.New("is not UTF-8")
-	}
-	if deeper(raw, maxNested) {
-		return nil, fmt.Errorf("is nested deeper than %d", maxNested)
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return nil, errors.New("is not JSON")
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("is more than one JSON value")
-	}
-	return v, nil
-}
-
 // maxRendered is the largest JSON that is made, in bytes.
 const maxRendered = httpstep.MaxBody
 
@@ -74,7 +49,7 @@ func appendJSON(b []byte, v any) []byte {
 	case nil:
 		return append(b, "null"...)
 	case bool:
-		return fmt.Append(b, v)
+		return strconv.AppendBool(b, v)
 	case json.Number:
 		return append(b, v...)
 	case quoted:
@@ -119,25 +94,41 @@ func sortedKeys[T any](m map[string]T) []string {
 
 const hexDigits = "0123456789abcdef"
 
-// appendText writes a text in quotes.
+// appendText writes a text in quotes; what is not UTF-8 is U+FFFD in it.
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
-	for _, c := range s { // what is not UTF-8 comes as U+FFFD
+	from := 0 // what is before it is written
+	for i := 0; i < len(s); {
+		c, size := s[i], 1
+		if c >= utf8.RuneSelf {
+			var r rune
+			if r, size = utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || size > 1 {
+				i += size
+				continue
+			}
+		} else if c >= ' ' && c != '"' && c != '\\' && c != 0x7f {
+			i++
+			continue
+		}
+		b = append(b, s[from:i]...)
 		switch {
+		case c >= utf8.RuneSelf:
+			b = utf8.AppendRune(b, utf8.RuneError)
 		case c == '"' || c == '\\':
-			b = append(b, '\\', byte(c))
+			b = append(b, '\\', c)
 		case c == '\n':
 			b = append(b, '\\', 'n')
 		case c == '\r':
 			b = append(b, '\\', 'r')
 		case c == '\t':
 			b = append(b, '\\', 't')
-		case c < ' ' || c == 0x7f:
-			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		default:
-			b = utf8.AppendRune(b, c)
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 		}
+		i += size
+		from = i
 	}
+	b = append(b, s[from:]...)
 	return append(b, '"')
 }
 
@@ -211,7 +202,7 @@ func textOf(v any) (string, error) {
 	case quoted:
 		return string(v), nil
 	case bool:
-		return fmt.Sprint(v), nil
+		return strconv.FormatBool(v), nil
 	case nil:
 		return "", errMissing
 	}
