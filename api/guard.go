@@ -14,29 +14,28 @@ var reserved = map[string]bool{"v1": true, "livez": true, "readyz": true, "metri
 
 // guard is step 4: it gives the API's paths to the API, everything else to the
 // fallback, and to nobody what could be taken for either.
-func (s *Server) guard(api http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		where, why := placeOf(r.URL)
-		switch {
-		case r.Method == http.MethodConnect:
-			where, why = refusedPath, "CONNECT is not served"
-		case where == otherPath && s.deps.Fallback != nil:
-			exchangeOf(r.Context()).route = "proxy"
-			s.deps.Fallback.ServeHTTP(w, r)
-			return
-		case where == apiPath:
-			api.ServeHTTP(w, r)
-			return
-		}
-		if r.ContentLength != 0 {
-			s.abandonBody(w)
-		}
-		if where == refusedPath {
-			problem.Write(w, r, problem.New(problem.BadPath, why))
-			return
-		}
-		problem.Write(w, r, problem.New(problem.NotFound, "no route has this path"))
-	})
+func (s *Server) guard(w http.ResponseWriter, r *http.Request) {
+	where, why := placeOf(r.URL)
+	switch {
+	case r.Method == http.MethodConnect:
+		where, why = refusedPath, "CONNECT is not served"
+	case where == otherPath && s.deps.Fallback != nil:
+		exchangeOf(r.Context()).route = "proxy"
+		s.deps.Fallback.ServeHTTP(w, r)
+		return
+	case where == apiPath:
+		secure(w.Header(), r.URL.Path)
+		s.router.ServeHTTP(w, r)
+		return
+	}
+	if r.ContentLength != 0 {
+		s.abandonBody(w)
+	}
+	if where == refusedPath {
+		problem.Write(w, r, problem.New(problem.BadPath, why))
+		return
+	}
+	problem.Write(w, r, problem.New(problem.NotFound, "no route has this path"))
 }
 
 // place is who may get a path.

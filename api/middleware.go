@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -21,13 +22,28 @@ import (
 // maxRequestID is the longest request id that is taken from a request.
 const maxRequestID = 64
 
-// exchange is what the access log learns on the way.
+// exchange is one request on its way: its context, the writer of its answer, and what
+// the access log learns. All of it is one piece of memory.
 type exchange struct {
-	route string
-	who   auth.Identity
+	problem.Context // the server's, with the id of the request
+
+	answer recorder
+	start  time.Time
+	route  string
+	who    auth.Identity
+	remote netip.Addr // of the client, once it was asked for
+	id     [1]string  // the value of the answer's header
 }
 
 type exchangeKey struct{}
+
+// Value implements [context.Context].
+func (x *exchange) Value(key any) any {
+	if key == (exchangeKey{}) {
+		return x
+	}
+	return x.Context.Value(key)
+}
 
 // exchangeOf never returns nil: outside our chain it is a spare one.
 func exchangeOf(ctx context.Context) *exchange {
@@ -46,21 +62,41 @@ func SetRoute(ctx context.Context, name string) { exchangeOf(ctx).route = name }
 // goroutine that serves the request.
 func SetCaller(ctx context.Context, who auth.Identity) { exchangeOf(ctx).who = who }
 
-// withRequestID is step 1 of the order of things.
-func (s *Server) withRequestID(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var id string
-		if given := r.Header.Values("Request-Id"); len(given) == 1 && isRequestID(given[0]) {
-			id = given[0]
-		} else if made, err := kv.NewID("rq", s.clock.Now(), s.rand); err == nil {
-			id = made
-		} else {
-			id = "rq_none" // a request is worth more than its id
-		}
-		w.Header().Set("Request-Id", id)
-		ctx := context.WithValue(problem.WithRequestID(r.Context(), id), exchangeKey{}, &exchange{})
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
+// from asks for the address of the client, once for all who want to know it.
+func (x *exchange) from(r *http.Request, ip func(*http.Request) netip.Addr) netip.Addr {
+	if !x.remote.IsValid() {
+		x.remote = ip(r)
+	}
+	return x.remote
+}
+
+// ServeHTTP implements [http.Handler]. It is steps 1 to 4 of the order of things.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := s.begin(w, r)
+	var ctx context.Context = x
+	var ended func(Done)
+	if s.deps.Trace != nil {
+		ctx, ended = s.deps.Trace(r.WithContext(x))
+	}
+	r = r.WithContext(ctx)
+	defer s.end(x, r, ended)
+	defer s.recovered(x, r)
+	s.guard(&x.answer, r)
+}
+
+// begin is step 1.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{answer: recorder{ResponseWriter: w}, start: s.clock.Now()}
+	if given := r.Header["Request-Id"]; len(given) == 1 && isRequestID(given[0]) {
+		x.ID = given[0]
+	} else if made, err := kv.NewID("rq", x.start, s.rand); err == nil {
+		x.ID = made
+	} else {
+		x.ID = "rq_none" // a request is worth more than its id
+	}
+	x.Context.Context, x.id[0] = r.Context(), x.ID
+	w.Header()["Request-Id"] = x.id[:]
+	return x
 }
 
 // isRequestID accepts what can harm no log, header or page.
@@ -77,46 +113,45 @@ func isRequestID(id string) bool {
 	return true
 }
 
-// withLog is step 2.
-func (s *Server) withLog(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := s.clock.Now()
-		rec := &recorder{ResponseWriter: w}
-		ended := func(Done) {}
-		if s.deps.Trace != nil {
-			var ctx context.Context
-			ctx, ended = s.deps.Trace(r)
-			r = r.WithContext(ctx)
-		}
-		defer func() { ended(s.logged(rec, r, s.clock.Now().Sub(start))) }()
-		next.ServeHTTP(rec, r)
-	})
-}
-
-func (s *Server) logged(rec *recorder, r *http.Request, took time.Duration) Done {
-	x := exchangeOf(r.Context())
-	method := r.Method
-	if !knownMethod(method) {
-		method = "other"
+// end is step 2. ended, if not nil, ends the span of the request.
+func (s *Server) end(x *exchange, r *http.Request, ended func(Done)) {
+	now := s.clock.Now()
+	done := Done{Method: r.Method, Route: x.route, Status: x.answer.status, Bytes: x.answer.bytes,
+		Took: now.Sub(x.start)}
+	if !knownMethod(done.Method) {
+		done.Method = "other"
 	}
-	if x.route == "" {
-		x.route = "none"
+	if done.Route == "" {
+		done.Route = "none"
 	}
-	level := slog.LevelInfo
-	if x.route == "/livez" || x.route == "/readyz" {
-		level = slog.LevelDebug
-	}
-	ctx := context.WithoutCancel(r.Context())
-	s.log.LogAttrs(ctx, level, "request", slog.String("request_id", problem.RequestID(ctx)),
-		slog.String("method", method), slog.String("route", x.route), slog.Int("status", rec.status),
-		slog.Int64("bytes", rec.bytes), slog.Bool("replayed", rec.Header().Get(replayedHeader) == "true"),
-		slog.Int64("took_ms", took.Milliseconds()),
-		slog.String("remote", s.deps.ClientIP(r).String()), slog.String("token_id", x.who.TokenID))
-	done := Done{Method: method, Route: x.route, Status: rec.status, Bytes: rec.bytes, Took: took}
+	s.logged(x, r, now, done)
 	if s.deps.Observer != nil {
 		s.deps.Observer.RequestDone(done)
 	}
-	return done
+	if ended != nil {
+		ended(done)
+	}
+}
+
+// logged writes the line of a request. It asks the handler itself: a Logger would look
+// where in the program it is called, at each request, which no line of ours shows.
+func (s *Server) logged(x *exchange, r *http.Request, now time.Time, done Done) {
+	level := slog.LevelInfo
+	if done.Route == "/livez" || done.Route == "/readyz" {
+		level = slog.LevelDebug
+	}
+	ctx, h := r.Context(), s.log.Handler()
+	if !h.Enabled(ctx, level) {
+		return
+	}
+	replayed := x.answer.Header()[replayedHeader]
+	line := slog.NewRecord(now.Local(), level, "request", 0)
+	line.AddAttrs(slog.String("request_id", x.ID), slog.String("method", done.Method),
+		slog.String("route", done.Route), slog.Int("status", done.Status), slog.Int64("bytes", done.Bytes),
+		slog.Bool("replayed", len(replayed) > 0 && replayed[0] == "true"),
+		slog.Int64("took_ms", done.Took.Milliseconds()),
+		slog.String("remote", x.from(r, s.deps.ClientIP).String()), slog.String("token_id", x.who.TokenID))
+	_ = h.Handle(ctx, line) // there is nowhere to tell it
 }
 
 // replayedHeader marks an answer that was stored, of the API and of routes.
@@ -179,45 +214,45 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// withRecovery is step 3. A handler that means to cut the connection, by
+// recovered is step 3. A handler that means to cut the connection, by
 // http.ErrAbortHandler, gets its way.
-func (s *Server) withRecovery(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			p := recover()
-			if p == nil {
-				return
-			}
-			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(http.ErrAbortHandler)
-			}
-			// The value may hold what came in the request; its type and the stack do not.
-			s.log.ErrorContext(r.Context(), "panic", "request_id", problem.RequestID(r.Context()),
-				"route", exchangeOf(r.Context()).route, "type", fmt.Sprintf("%T", p),
-				"stack", string(debug.Stack()))
-			if rec, ok := w.(*recorder); ok && rec.status != 0 {
-				panic(http.ErrAbortHandler) // what was begun must not look whole
-			}
-			s.abandonBody(w)
-			problem.Write(w, r, problem.New(problem.Internal, ""))
-		}()
-		next.ServeHTTP(w, r)
-	})
+func (s *Server) recovered(x *exchange, r *http.Request) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(http.ErrAbortHandler)
+	}
+	// The value may hold what came in the request; its type and the stack do not.
+	s.log.ErrorContext(r.Context(), "panic", "request_id", x.ID, "route", x.route,
+		"type", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+	if x.answer.status != 0 {
+		panic(http.ErrAbortHandler) // what was begun must not look whole
+	}
+	s.abandonBody(&x.answer)
+	problem.Write(&x.answer, r, problem.New(problem.Internal, ""))
 }
 
+// The values of the headers of our own answers. Whoever sets another one, or adds one,
+// makes a new list.
+var (
+	noSniff    = []string{"nosniff"}
+	noContent  = []string{"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+	noReferrer = []string{"no-referrer"}
+	sameOrigin = []string{"same-origin"}
+	noStore    = []string{"no-store"}
+	byCaller   = []string{"Authorization"}
+)
+
 // secure is step 5 for the API's own answers. The fallback's are not touched.
-func (s *Server) secure(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; "+
-			"frame-ancestors 'none'")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		if strings.HasPrefix(r.URL.Path, "/v1") {
-			h.Set("Vary", "Authorization")
-		}
-		next.ServeHTTP(w, r)
-	})
+func secure(h http.Header, path string) {
+	h["X-Content-Type-Options"] = noSniff
+	h["Content-Security-Policy"] = noContent
+	h["Referrer-Policy"] = noReferrer
+	h["Cross-Origin-Resource-Policy"] = sameOrigin
+	h["Cache-Control"] = noStore
+	if strings.HasPrefix(path, "/v1") {
+		h["Vary"] = byCaller
+	}
 }

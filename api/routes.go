@@ -139,11 +139,9 @@ func (s *Server) endpoint(rt route) echo.HandlerFunc {
 		}
 		ctx := r.Context()
 		if len(rt.may) > 0 {
-			who, err := s.authorize(r, rt.may)
-			if err != nil {
+			if _, err := s.authorize(r, rt.may); err != nil {
 				return err
 			}
-			ctx = auth.WithIdentity(ctx, who)
 		}
 		if err := checkQuery(r, rt.query); err != nil {
 			return err
@@ -161,25 +159,21 @@ func (s *Server) endpoint(rt route) echo.HandlerFunc {
 
 // authorize says who a request comes from, if that one may.
 func (s *Server) authorize(r *http.Request, may []auth.Permission) (auth.Identity, error) {
-	return Authorize(r, s.deps.Auth, s.deps.ClientIP(r), may...)
+	return Authorize(r, s.deps.Auth, s.deps.ClientIP, may...)
 }
 
 // Authorize says who a request comes from, if that one has one of the
-// permissions. Its errors are problems, 401, 403 and 429, and those of the store.
+// permissions. ip is the address of the client, and asked once for each request. The
+// errors are problems, 401, 403 and 429, and those of the store.
 func Authorize(
-	r *http.Request, tokens *auth.Service, from netip.Addr, may ...auth.Permission,
+	r *http.Request, tokens *auth.Service, ip func(*http.Request) netip.Addr, may ...auth.Permission,
 ) (auth.Identity, error) {
-	who, err := tokens.Identify(r, from)
-	var blocked *auth.BlockedError
-	switch {
-	case errors.As(err, &blocked):
-		return who, problem.New(problem.TooManyRequests, "").After(blocked.RetryAfter)
-	case errors.Is(err, auth.ErrRefused):
-		return who, problem.New(problem.Unauthorized, "")
-	case err != nil:
-		return who, err
+	x := exchangeOf(r.Context())
+	who, err := tokens.Identify(r, x.from(r, ip))
+	if err != nil {
+		return who, unauthorized(err)
 	}
-	SetCaller(r.Context(), who)
+	x.who = who
 	if !slices.ContainsFunc(may, who.Can) {
 		return who, problem.New(problem.Forbidden,
 			"the role "+string(who.Role)+" lacks the permission "+string(may[0]))
@@ -187,10 +181,20 @@ func Authorize(
 	return who, nil
 }
 
+// unauthorized is the problem of a token that was not accepted.
+func unauthorized(err error) error {
+	if blocked, ok := errors.AsType[*auth.BlockedError](err); ok {
+		return problem.New(problem.TooManyRequests, "").After(blocked.RetryAfter)
+	}
+	if errors.Is(err, auth.ErrRefused) {
+		return problem.New(problem.Unauthorized, "")
+	}
+	return err
+}
+
 // caller is who the request comes from; the endpoint has made sure.
 func caller(c echo.Context) auth.Identity {
-	who, _ := auth.FromContext(c.Request().Context())
-	return who
+	return exchangeOf(c.Request().Context()).who
 }
 
 // checkQuery refuses what a handler would not look at.

@@ -112,7 +112,7 @@ type Server struct {
 	wall    kv.Clock // for deadlines of connections, which know the system's time only
 	rand    io.Reader
 	cursors *cursors
-	handler http.Handler
+	router  http.Handler
 }
 
 // New returns the server. It fails only on Deps without Book or Auth, with a
@@ -130,7 +130,7 @@ func New(d Deps) (*Server, error) {
 	if s.sagas, err = s.withSagas(s.deps.Sagas); err != nil {
 		return nil, err
 	}
-	s.handler = s.withRequestID(s.withLog(s.withRecovery(s.guard(s.secure(s.router())))))
+	s.router = s.newRouter()
 	return s, nil
 }
 
@@ -190,11 +190,8 @@ func peer(r *http.Request) netip.Addr {
 	return at.Addr()
 }
 
-// ServeHTTP implements [http.Handler].
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
-
-// router builds the routes of the API.
-func (s *Server) router() http.Handler {
+// newRouter builds the routes of the API.
+func (s *Server) newRouter() http.Handler {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard) // what it would say is answered and logged by handleError

@@ -124,7 +124,7 @@ func (p *parts) newProxy(a *App, c *config.Config) (*proxy.Proxy, error) {
 // principal is the account whose token a request to a route carries.
 func (p *parts) principal(ip func(*http.Request) netip.Addr) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
-		who, err := api.Authorize(r, p.auth, ip(r), auth.RequestsSend)
+		who, err := api.Authorize(r, p.auth, ip, auth.RequestsSend)
 		if who.Role != "" && !who.Can(auth.RequestsSend) {
 			err = problem.New(problem.Forbidden, "routes take the token of a client: a key belongs to the "+
 				"account of its token, and what another account has paid would be paid once more under this "+

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -36,18 +35,4 @@ func (s *Service) Identify(r *http.Request, from netip.Addr) (Identity, error) {
 		secret = "" // counted as any other wrong token
 	}
 	return s.Authenticate(r.Context(), secret, from)
-}
-
-type identityKey struct{}
-
-// WithIdentity returns a context that carries who the request comes from.
-func WithIdentity(ctx context.Context, i Identity) context.Context {
-	return context.WithValue(ctx, identityKey{}, i)
-}
-
-// FromContext returns who the request comes from; ok is false when that is not
-// known.
-func FromContext(ctx context.Context) (i Identity, ok bool) {
-	i, ok = ctx.Value(identityKey{}).(Identity)
-	return i, ok
 }

@@ -97,15 +97,32 @@ func (p *Problem) After(d time.Duration) *Problem {
 
 type requestIDKey struct{}
 
+// Context is a context that carries the id of a request, for contexts that carry more.
+type Context struct {
+	context.Context
+
+	ID string // of the request
+}
+
+// Value implements [context.Context].
+func (c *Context) Value(key any) any {
+	if key == (requestIDKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
 // WithRequestID returns a context that carries the id of the request.
 func WithRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestIDKey{}, id)
+	return &Context{Context: ctx, ID: id}
 }
 
 // RequestID returns the id of the request, or "".
 func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
+	if c, ok := ctx.Value(requestIDKey{}).(*Context); ok {
+		return c.ID
+	}
+	return ""
 }
 
 // Write answers with p. It sets Retry-After, and takes the request id from the
