@@ -52,13 +52,20 @@ type Metrics struct {
 	steps       *prometheus.CounterVec
 	stepTime    *prometheus.HistogramVec
 	credentials prometheus.Counter
-	commits     *prometheus.CounterVec
+	commits     prometheus.Counter
+	failures    prometheus.Counter // of commits
 	commitTime  prometheus.Observer
 	commitCalls prometheus.Observer
 	changes     prometheus.Counter
 	written     prometheus.Counter
 	reloaded    prometheus.Gauge
 	reloadOK    prometheus.Gauge
+
+	ofRequests series[requestKey, timed]
+	ofClaims   series[claimKey, prometheus.Counter]
+	ofUpstream series[upstreamKey, timed]
+	ofRuns     series[runKey, prometheus.Counter]
+	ofCalls    series[callKey, timed]
 }
 
 // New returns the metrics of a process, all counters at zero.
@@ -84,7 +91,8 @@ func New(cfg Config) *Metrics {
 	m.runs, m.steps, m.stepTime = b.counters(nameRuns), b.counters(nameSteps), b.histograms(nameStepTime)
 	m.credentials = b.counters(nameRefusedUs).WithLabelValues()
 	m.busy = b.counters(nameBusy)
-	m.commits = b.counters(nameCommits)
+	commits := b.counters(nameCommits)
+	m.commits, m.failures = commits.WithLabelValues("ok"), commits.WithLabelValues("failed")
 	m.commitTime = b.histograms(nameCommitTime).WithLabelValues()
 	m.commitCalls = b.histograms(nameCommitCalls).WithLabelValues()
 	m.changes = b.counters(nameChanges).WithLabelValues()
@@ -94,9 +102,6 @@ func New(cfg Config) *Metrics {
 	b.gauges(nameBuild).WithLabelValues(cfg.Build.Version, cfg.Build.Revision, cfg.Build.GoVersion).Set(1)
 	for _, o := range claimOutcomes[:len(claimOutcomes)-1] {
 		m.claims.WithLabelValues(o) // so that the first one is seen as a rise
-	}
-	for _, r := range results {
-		m.commits.WithLabelValues(r)
 	}
 	return m
 }
@@ -156,25 +161,57 @@ func (m *Metrics) ConfigRead(ok bool) {
 
 // RequestDone implements api.Observer.
 func (m *Metrics) RequestDone(r api.Done) {
-	code := cut
-	if r.Status != 0 {
+	key := requestKey{r.Method, r.Route, r.Status}
+	of, ok := m.ofRequests.get(key)
+	if !ok {
+		of = m.requestSeries(key)
+	}
+	of.count.Inc()
+	of.took.Observe(r.Took.Seconds())
+}
+
+func (m *Metrics) requestSeries(k requestKey) timed {
+	method, route, code := in(methods, k.method), m.routes.label(k.route), cut
+	if k.status != 0 {
 		code = other
-		if http.StatusText(r.Status) != "" {
-			code = strconv.Itoa(r.Status)
+		if http.StatusText(k.status) != "" {
+			code = strconv.Itoa(k.status)
 		}
 	}
-	route := m.routes.label(r.Route)
-	m.requests.WithLabelValues(in(methods, r.Method), route, code).Inc()
-	m.requestTime.WithLabelValues(route).Observe(r.Took.Seconds())
+	of := timed{m.requests.WithLabelValues(method, route, code), m.requestTime.WithLabelValues(route)}
+	if method == k.method && route == k.route && code != other {
+		m.ofRequests.put(k, of)
+	}
+	return of
 }
 
 // ClaimDecided implements claim.Observer.
 func (m *Metrics) ClaimDecided(op string, k claim.Kind) {
-	if op != "begin" {
-		m.claimEvents.WithLabelValues(in(claimOps, op), in(claimDecisions, k.String())).Inc()
-		return
+	key := claimKey{op, k}
+	of, ok := m.ofClaims.get(key)
+	if !ok {
+		of = m.claimSeries(key)
 	}
-	m.claims.WithLabelValues(outcomeOf(k)).Inc()
+	of.Inc()
+}
+
+func (m *Metrics) claimSeries(k claimKey) prometheus.Counter {
+	var of prometheus.Counter
+	what := outcomeOf(k.kind)
+	if k.op == "begin" {
+		of = m.claims.WithLabelValues(what)
+	} else {
+		op := in(claimOps, k.op)
+		what = in(claimDecisions, k.kind.String())
+		of = m.claimEvents.WithLabelValues(op, what)
+		if op != k.op {
+			return of
+		}
+	}
+	if what != other {
+		m.ofClaims.put(k, of)
+	}
+	return of
 }
 
 // outcomeOf is what the one who asked for a key got.
@@ -194,9 +231,17 @@ func outcomeOf(k claim.Kind) string {
 // UpstreamDone reports one call of the upstream of a configured route. Outcome is
 // done, refused, retry or unknown.
 func (m *Metrics) UpstreamDone(route, outcome string, took time.Duration) {
-	name := m.routes.name(route)
-	m.upstream.WithLabelValues(name, in(outcomes, outcome)).Inc()
-	m.upstreamDur.WithLabelValues(name).Observe(took.Seconds())
+	key := upstreamKey{route, outcome}
+	of, ok := m.ofUpstream.get(key)
+	if !ok {
+		name, label := m.routes.name(route), in(outcomes, outcome)
+		of = timed{m.upstream.WithLabelValues(name, label), m.upstreamDur.WithLabelValues(name)}
+		if name == route && label == outcome {
+			m.ofUpstream.put(key, of)
+		}
+	}
+	of.count.Inc()
+	of.took.Observe(took.Seconds())
 }
 
 // GuardedRefused reports one request with a key for which there was no room.
@@ -215,10 +260,10 @@ type Commit struct {
 // CommitDone reports one ended commit.
 func (m *Metrics) CommitDone(c Commit) {
 	if c.Err != nil {
-		m.commits.WithLabelValues("failed").Inc()
+		m.failures.Inc()
 		return
 	}
-	m.commits.WithLabelValues("ok").Inc()
+	m.commits.Inc()
 	m.commitTime.Observe(c.Took.Seconds())
 	m.commitCalls.Observe(float64(c.Calls))
 	m.changes.Add(float64(c.Changes))

@@ -42,20 +42,40 @@ func (m *Metrics) NamedDefinitions(names []string) { m.definitions.add(names) }
 
 // RunChanged implements saga.Observer.
 func (m *Metrics) RunChanged(r saga.RunInfo) {
-	def, outcome := m.definitions.label(r.Definition), r.Status
 	if r.Was == "" {
-		m.runs.WithLabelValues(def, "started").Inc()
+		m.countRun(runKey{r.Definition, "started"})
 	}
-	if outcome != "running" { // which is no outcome: it was started, or goes on
-		m.runs.WithLabelValues(def, in(runOutcomes, outcome)).Inc()
+	if r.Status != "running" { // which is no outcome: it was started, or goes on
+		m.countRun(runKey{r.Definition, r.Status})
 	}
+}
+
+func (m *Metrics) countRun(k runKey) {
+	of, ok := m.ofRuns.get(k)
+	if !ok {
+		def, outcome := m.definitions.label(k.definition), in(runOutcomes, k.outcome)
+		of = m.runs.WithLabelValues(def, outcome)
+		if def == k.definition && outcome == k.outcome {
+			m.ofRuns.put(k, of)
+		}
+	}
+	of.Inc()
 }
 
 // CallEnded implements saga.Observer.
 func (m *Metrics) CallEnded(c saga.CallInfo) {
-	def, kind := m.definitions.label(c.Definition), in(callKinds, c.Kind)
-	m.steps.WithLabelValues(def, kind, in(callOutcomes, c.Outcome)).Inc()
-	m.stepTime.WithLabelValues(def, kind).Observe(c.Took.Seconds())
+	key := callKey{c.Definition, c.Kind, c.Outcome}
+	of, ok := m.ofCalls.get(key)
+	if !ok {
+		def, kind, outcome := m.definitions.label(c.Definition), in(callKinds, c.Kind),
+			in(callOutcomes, c.Outcome)
+		of = timed{m.steps.WithLabelValues(def, kind, outcome), m.stepTime.WithLabelValues(def, kind)}
+		if def == c.Definition && kind == c.Kind && outcome == c.Outcome {
+			m.ofCalls.put(key, of)
+		}
+	}
+	of.count.Inc()
+	of.took.Observe(c.Took.Seconds())
 }
 
 // CredentialsRefused reports that a callee did not accept our credentials.
