@@ -7,7 +7,7 @@ import (
 
 // begin makes the wanted call the call under way.
 func (m *move) begin() {
-	c, at, ok := Want(m.def, &m.s)
+	c, at, ok := Want(m.def, m.s)
 	if !ok || at.After(m.now) || c.Kind == Look {
 		m.failf("no call is due")
 		return
@@ -226,7 +226,7 @@ func (m *move) resolve(i int) {
 		m.holdEvidence(i)
 	case m.maySend(i):
 		st.Resend = true
-	case step.HasUndo && step.UndoWhenAbsent && !committed(m.def, &m.s):
+	case step.HasUndo && step.UndoWhenAbsent && !committed(m.def, m.s):
 		m.back(CauseUnknown, i, "it is not known whether step "+step.Name+" happened")
 		if m.s.Back {
 			st.Undo, st.NextAt = UndoDue, m.now
@@ -337,7 +337,7 @@ func (m *move) wake() {
 		return
 	}
 	if !m.s.Deadline.IsZero() && !m.now.Before(m.s.Deadline) && !m.s.Back {
-		if committed(m.def, &m.s) {
+		if committed(m.def, m.s) {
 			m.s.Deadline = time.Time{}
 		} else {
 			m.back(CauseDeadline, i, "the run's deadline has passed")

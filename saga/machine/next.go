@@ -9,27 +9,38 @@ import (
 // is not changed. An error is an [*Error]: the state does not allow the event, and
 // nothing is to be stored. Events that come twice or too late change nothing.
 func Next(def *Def, s State, ev Event, now time.Time) (State, []Effect, error) {
-	if ev.Step < 0 || ev.Step >= len(s.Steps) || ev.Call.Step < 0 || ev.Call.Step >= len(s.Steps) {
-		return s, nil, &Error{Status: s.Status, Problem: "it has no such step"}
+	next := s.clone()
+	effects, err := Apply(def, &next, ev, now, nil)
+	if err != nil {
+		return s, nil, err
 	}
-	m := &move{def: def, s: s.clone(), ev: ev, now: now}
+	return next, effects, nil
+}
+
+// Apply is [Next] for a state that is the caller's alone: it becomes the state after the
+// event, without a copy. The effects are appended to those given. After an error the
+// state is of no use any more.
+func Apply(def *Def, s *State, ev Event, now time.Time, effects []Effect) ([]Effect, error) {
+	if ev.Step < 0 || ev.Step >= len(s.Steps) || ev.Call.Step < 0 || ev.Call.Step >= len(s.Steps) {
+		return effects, &Error{Status: s.Status, Problem: "it has no such step"}
+	}
+	m := move{def: def, s: s, ev: ev, now: now, effects: effects}
 	if s.Status.Terminal() {
 		m.late()
-		return s, m.effects, m.err
+		return m.effects, m.err
 	}
-	m.apply()
-	if m.err != nil {
-		return s, nil, m.err
+	was := *s
+	if m.apply(); m.err == nil {
+		m.settle()
+		m.tell(&was)
 	}
-	m.settle()
-	m.tell(&s)
-	return m.s, m.effects, nil
+	return m.effects, m.err
 }
 
 // move is one transition in the making.
 type move struct {
 	def     *Def
-	s       State
+	s       *State
 	ev      Event
 	now     time.Time
 	effects []Effect
@@ -128,7 +139,7 @@ func WakeAt(def *Def, s *State, now time.Time) (wake time.Time) {
 	return wake
 }
 
-func (m *move) current() int { return current(m.def, &m.s) }
+func (m *move) current() int { return current(m.def, m.s) }
 
 // current is the step that the run is at, or -1 at its end.
 func current(def *Def, s *State) int {
@@ -254,7 +265,7 @@ func (m *move) end() {
 
 // tell says that the run has come to a state that others care about.
 func (m *move) tell(old *State) {
-	s := &m.s
+	s := m.s
 	same := s.Status == old.Status && s.Hold == old.Hold && s.HoldStep == old.HoldStep
 	if same || s.Status == Running || s.Status == Compensating {
 		return

@@ -101,7 +101,7 @@ func (m *move) cancel(i int) {
 	switch {
 	case m.s.Back:
 		m.failf("it is being undone already")
-	case committed(m.def, &m.s):
+	case committed(m.def, m.s):
 		m.failf("its point of no return has been sent; it goes forward only")
 	default:
 		m.unhold()

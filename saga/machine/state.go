@@ -193,9 +193,9 @@ func New(def *Def, now time.Time) State {
 	if def.Deadline > 0 {
 		s.Deadline = now.Add(def.Deadline)
 	}
-	m := move{def: def, s: s, now: now}
+	m := move{def: def, s: &s, now: now}
 	m.settle()
-	return m.s
+	return s
 }
 
 // clone copies what the machine changes. Bytes are replaced, never changed.
@@ -206,7 +206,12 @@ func (s State) clone() State {
 
 // Find returns the index of the step with the name, or -1.
 func (s *State) Find(name string) int {
-	return slices.IndexFunc(s.Steps, func(st StepState) bool { return st.Name == name })
+	for i := range s.Steps {
+		if s.Steps[i].Name == name {
+			return i
+		}
+	}
+	return -1
 }
 
 // Awaits returns the index of the step whose signal the run waits for, or -1.
@@ -214,7 +219,12 @@ func (s *State) Awaits() int {
 	if s.Status.Terminal() {
 		return -1
 	}
-	return slices.IndexFunc(s.Steps, func(st StepState) bool { return st.Status == Waiting })
+	for i := range s.Steps {
+		if s.Steps[i].Status == Waiting {
+			return i
+		}
+	}
+	return -1
 }
 
 // InFlight returns the call under way.

@@ -278,12 +278,12 @@ func (m *move) needsCorrection(i int) bool {
 // new run has the key and round of the ended one: only the number of the undo can
 // differ.
 func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
-	m := &move{def: def, s: s.clone(), ev: ev, now: now}
 	i := ev.Step
-	m.s = State{Status: Compensating, Back: true, Cause: CauseLate, Failed: i + 1, Steps: m.s.Steps,
+	next := State{Status: Compensating, Back: true, Cause: CauseLate, Failed: i + 1, Steps: s.clone().Steps,
 		Reason: "step " + s.Steps[i].Name + " succeeded after its run had been undone"}
-	for j := range m.s.Steps {
-		st := &m.s.Steps[j]
+	m := move{def: def, s: &next, ev: ev, now: now}
+	for j := range next.Steps {
+		st := &next.Steps[j]
 		if j == i {
 			continue
 		}
@@ -293,7 +293,7 @@ func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
 		}
 		*st = StepState{Name: st.Name, Output: st.Output, SignalData: data, Sends: st.Sends}
 	}
-	st := &m.s.Steps[i]
+	st := &next.Steps[i]
 	if st.UndoneAt.IsZero() {
 		st.Undo = UndoNone
 		m.happened(i)
@@ -302,5 +302,5 @@ func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
 	}
 	m.settle()
 	m.tell(&State{})
-	return m.s, m.effects
+	return next, m.effects
 }
