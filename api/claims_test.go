@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -360,9 +361,7 @@ func TestIK19_ResultsOfEveryKind(t *testing.T) {
 	} {
 		path := r.acquire(fmt.Sprint("k", i))
 		in := own()
-		for k, v := range c.in {
-			in[k] = v
-		}
+		maps.Copy(in, c.in)
 		r.ask("acme", "POST "+path+"/done", in).want(t, 200, "")
 		a := r.ask("acme", "POST /v1/claims", claimBody(fmt.Sprint("k", i))).want(t, 200, "")
 		if got := string(resultOf(t, a)); got != c.bytes && !(c.typ == "application/json" && jsonEqual(got,

@@ -105,8 +105,7 @@ func TestLimitErrorsPrintTheLimitAndTheRemedy(t *testing.T) {
 			[]string{"9223372036854775807 rows"}},
 	}
 	for name, c := range cases {
-		var limit *kv.LimitError
-		if !errors.As(c.err, &limit) {
+		if _, ok := errors.AsType[*kv.LimitError](c.err); !ok {
 			t.Errorf("%s: %v is no LimitError", name, c.err)
 			continue
 		}

@@ -151,8 +151,7 @@ func ExampleFailure() {
 	defer stop()
 
 	_, err := engine.Run(context.Background(), checkout, "order-43", purchase{"bob", 990})
-	var f *saga.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*saga.Failure](err); ok {
 		fmt.Println(f.Status, "because of", f.Step+":", f.Err)
 		fmt.Println("undone:", f.Undone)
 	}

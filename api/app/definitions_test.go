@@ -301,9 +301,8 @@ func TestACallbackWaitsForItsDefinition(t *testing.T) {
 	callback := func(want int) {
 		t.Helper()
 		r := startSagas(t, o)
-		url := r.app.parts.sagas.callbacks.URL(st.Run, "b", 1)
-		path := url[strings.Index(url, "/v1/"):]
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+path,
+		_, path, _ := strings.Cut(r.app.parts.sagas.callbacks.URL(st.Run, "b", 1), "/v1/")
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/"+path,
 			strings.NewReader(`{"ok":true,"id":"x"}`))
 		if err != nil {
 			t.Fatal(err)

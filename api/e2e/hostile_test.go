@@ -37,7 +37,7 @@ func TestTokenGuessing(t *testing.T) {
 		return resp.StatusCode, strings.ReplaceAll(string(body), id, ""), resp.Header.Get("Retry-After")
 	}
 	_, admin := s.send("GET", "/v1/tokens", "", "Authorization", "Bearer "+s.admin)
-	id := strings.Split(strings.SplitAfter(admin, `"id":"`)[1], `"`)[0]
+	id, _, _ := strings.Cut(strings.SplitAfter(admin, `"id":"`)[1], `"`)
 	wrong := "onced_" + strings.Repeat("a", len(s.client)-6)
 	bodies := map[string]bool{}
 	for i, token := range []string{"Bearer " + wrong, "Bearer " + s.client[:len(s.client)-1] + "!",

@@ -616,8 +616,7 @@ var sentinels = map[error]string{ErrFenced: "fenced", ErrTerminal: "terminal", E
 	ErrStale: "stale", ErrTooOld: "too_old", ErrTokenReused: "token_reused"}
 
 func describeError(err error) string {
-	var st *StateError
-	if errors.As(err, &st) {
+	if st, ok := errors.AsType[*StateError](err); ok {
 		return fmt.Sprintf("error %s (%s)", sentinels[st.Err], st.State)
 	}
 	if errors.Is(err, ErrInvalid) {

@@ -291,7 +291,7 @@ func TestDownWaitsForWhatIsUnderWay(t *testing.T) {
 func TestAdmitIntentIsPassedOn(t *testing.T) {
 	t.Parallel()
 	f := faultkv.New(newInner(t, memkv.Options{Admit: func() error { return kv.ErrNoSpace }}))
-	err := f.Update(ctx, func(w kv.Writer) error { return kv.AdmitIntent(w) })
+	err := f.Update(ctx, kv.AdmitIntent)
 	if !errors.Is(err, kv.ErrNoSpace) {
 		t.Errorf("AdmitIntent answers %v", err)
 	}

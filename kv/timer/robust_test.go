@@ -97,7 +97,7 @@ func (w *world) damage(rows int) (keys []kv.Key) {
 			put(tx, kv.Key{0xff}, good),
 			put(tx, kv.Key{}.String("test"), good),
 			put(tx, kv.Key{}.String("test").Time(at), good),
-			put(tx, kv.Key(key("test", at, "more")).Uint(1), good),
+			put(tx, key("test", at, "more").Uint(1), good),
 			put(tx, key("test", at, "newer"), newer),
 		}
 		for i := range rows {
@@ -217,8 +217,7 @@ func TestTextsOfErrorsAreNotKept(t *testing.T) {
 					r := New(w.store, Config{Clock: kv.ClockFunc(w.Now),
 						Logger: slog.New(slog.NewTextHandler(&log, nil)),
 						OnError: func(_ Timer, err error) {
-							var panicked *PanicError
-							if errors.As(err, &panicked) {
+							if panicked, ok := errors.AsType[*PanicError](err); ok {
 								err = fmt.Errorf("%v", panicked.Value)
 							}
 							got = append(got, err.Error())

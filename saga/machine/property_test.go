@@ -1,10 +1,10 @@
 package machine
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -477,7 +477,7 @@ func TestMatchIsByName(t *testing.T) {
 			t.Errorf("%v: %v", c.def, err)
 		}
 	}
-	if !bytes.Contains([]byte(def("a", "x").Match(&s).Error()), []byte(`"x"`)) {
+	if !strings.Contains(def("a", "x").Match(&s).Error(), `"x"`) {
 		t.Error("the error does not name the step")
 	}
 }
