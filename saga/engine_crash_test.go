@@ -65,7 +65,6 @@ type teller struct {
 	*till
 	story
 	fault *faultkv.Store
-	bolt  string // the file, or empty for memory
 }
 
 func newTeller(t *testing.T, st story) *teller {

@@ -271,8 +271,9 @@ func TestStrangersAtTheAddress(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			fmt.Fprint(w, `{"title":"of another program"}`)
 		}, 502},
-		"unready by another": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 503) },
-			503},
+		"unready by another": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no", http.StatusServiceUnavailable)
+		}, 503},
 	} {
 		ts := httptest.NewServer(c.answer)
 		_, err := mustClient(t, ts.URL, "t").Readyz(t.Context())

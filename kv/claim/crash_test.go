@@ -246,8 +246,8 @@ func (p *process) try(f func() (Decision, error)) (Decision, error) {
 
 // The order of the caller, in lives with tx.
 const (
-	orderTable kv.TableID = "shop.order"
-	orderKey              = "order-1"
+	orderTable = kv.TableID("shop.order")
+	orderKey   = "order-1"
 )
 
 // with runs f and, in the same transaction, sets the order to status when the

@@ -170,7 +170,7 @@ func TestIK17_WaitingHasALimit(t *testing.T) {
 		if time.Since(began) != 10*time.Second || d.RetryAfter != time.Second {
 			r.Errorf("waited %v, hint %v", time.Since(began), d.RetryAfter)
 		}
-		d = r.want(InFlight)(r.book.BeginWait(r.Context(), ask("B"), 0))
+		r.want(InFlight)(r.book.BeginWait(r.Context(), ask("B"), 0))
 		if time.Since(began) != 10*time.Second {
 			r.Errorf("no limit waited %v", time.Since(began)-10*time.Second)
 		}

@@ -71,7 +71,7 @@ func render(t *testing.T, d *Document, s *stepDef) {
 			return // what steps gave is known to the engine only
 		}
 		req, err := s.call.request(sc, &Target{})
-		got := ""
+		var got string
 		if err != nil {
 			got = err.Error()
 		} else {
@@ -116,7 +116,7 @@ func FuzzExpression(f *testing.F) {
 		for i := range 2 {
 			s := &scope{input: []byte(input), call: &saga.Call{Key: "k", Step: "b"}}
 			v, err := x.value(s)
-			got := ""
+			var got string
 			if err != nil {
 				got = "error: " + err.Error()
 			} else {

@@ -72,7 +72,7 @@ steps:
 	} {
 		input := string(appendJSON(nil, map[string]any{"v": v}))
 		req, err := rendered(t, d, input, nil)
-		got := ""
+		var got string
 		if err != nil {
 			got = "error: " + err.Error()
 		} else {
