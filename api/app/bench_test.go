@@ -48,7 +48,7 @@ func startBenched(b *testing.B) *benched {
 	text := "sagas: {definitions: [" + folder + "]}\nroutes: [{path: /ok, upstream: '" + callee.URL +
 		"', repeatable: true}]\n"
 	o := Options{Version: "test", Load: loader(b.TempDir(), &text),
-		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil))}
+		Logger: slog.New(slog.NewJSONHandler(io.Discard, nil))} //nolint:sloglint // lines are measured too
 	var err error
 	if o.Loaded, err = o.Load(); err != nil {
 		b.Fatal(err)

@@ -251,7 +251,7 @@ func TestPanicsOfClosuresAreTheCallers(t *testing.T) {
 	put(t, s, "a", "1")
 	for name, fail := range map[string]func(){
 		"a value":       func() { panic("own") },
-		"a nil pointer": func() { var p *int; *p = 1 }, //nolint:staticcheck // it is meant to fail
+		"a nil pointer": func() { var p *int; *p = 1 }, //nolint:govet // it is meant to fail
 		"elsewhere":     func() { panic(strayFault{}) },
 	} {
 		for _, call := range []func() error{

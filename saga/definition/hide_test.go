@@ -180,7 +180,10 @@ func TestNamesThatTurnTextRound(t *testing.T) {
 		}
 	}
 	d, _ := Parse([]byte(src), Options{})
-	for key, good := range map[string]bool{"o-1 é 注文": true, "o\u202E1": false, "o\u200B1": false} {
+	for key, good := range map[string]bool{
+		"o-1 é 注文": true, //nolint:gosmopolitan // keys may be of any script
+		"o\u202E1": false, "o\u200B1": false,
+	} {
 		err := d.Prepare(&saga.StartRequest{Key: key})
 		e, ok := errors.AsType[*saga.InputError](err)
 		if good != (err == nil) || !good && (!ok || e.Field != "key") {
