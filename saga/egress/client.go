@@ -140,7 +140,7 @@ func (c *Client) transport(cfg Config, trust Trust, pool int) *http.Transport {
 		ours = cfg.Certificates
 	}
 	return &http.Transport{
-		Proxy: nil,
+		Proxy: sendonce.NoProxy,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return c.dial(ctx, network, addr, trust)
 		},
@@ -177,6 +177,11 @@ func (c *Client) Close() {
 // informational answers before it are dropped. The caller closes the body. r itself
 // is not changed. The only error is *[Error].
 func (c *Client) Send(r *http.Request, how How) (*http.Response, error) {
+	return c.SendWith(r.Context(), r, how)
+}
+
+// SendWith is [Client.Send] with a context in place of that of r.
+func (c *Client) SendWith(ctx context.Context, r *http.Request, how How) (*http.Response, error) {
 	if err := CheckURL(r.URL); err != nil {
 		return nil, &Error{Kind: NotValid, Host: hostOf(r.URL), Err: err}
 	}
@@ -184,8 +189,8 @@ func (c *Client) Send(r *http.Request, how How) (*http.Response, error) {
 		how.Trust = Guarded
 	}
 	pool := poolFor(r, how)
-	out := &sendonce.Handover{Shared: pool == resend, OneReuse: pool == resend}
-	sent := r.WithContext(out.Watch(r.Context()))
+	out := &sendonce.Handover{Shared: pool == resend, Once: pool == resend}
+	sent := r.WithContext(out.Watch(ctx))
 	if pool != resend {
 		sent.Header = sendonce.HideKeys(r.Header)
 	}
@@ -194,17 +199,17 @@ func (c *Client) Send(r *http.Request, how How) (*http.Response, error) {
 		return resp, nil
 	}
 	wrote := out.Seal()
-	if out.Stopped() && r.Context().Err() == nil {
-		return c.again(r, how.Trust)
+	if out.Stopped() && ctx.Err() == nil {
+		return c.again(ctx, r, how.Trust)
 	}
 	return nil, newError(r, wrote, err)
 }
 
 // again sends r a second time, over a connection of its own: the reused one broke, and
 // so may all others do that are idle, each after it has taken the request in.
-func (c *Client) again(r *http.Request, trust Trust) (*http.Response, error) {
+func (c *Client) again(ctx context.Context, r *http.Request, trust Trust) (*http.Response, error) {
 	out := &sendonce.Handover{}
-	sent := r.WithContext(out.Watch(r.Context()))
+	sent := r.WithContext(out.Watch(ctx))
 	sent.Header = sendonce.HideKeys(r.Header)
 	var err error
 	if r.GetBody != nil {

@@ -13,7 +13,8 @@
 //
 // When [Handover.Seal] returns false, no byte of the request was handed to a
 // connection, and none will be. With [HideKeys] net/http does not send a request of
-// its own accord because it carries an Idempotency-Key.
+// its own accord because it carries an Idempotency-Key. With [Handover].Once a request
+// that was written to one connection is written to no other.
 //
 // # What is not
 //
@@ -28,7 +29,8 @@
 // # What the caller must do
 //
 // Give every connection of the transport through [Count]; one that was not counts as
-// written to. Use HTTP/1.1, or set [Handover].Shared.
+// written to. Use HTTP/1.1, or set [Handover].Shared. For [Handover].Once have [NoProxy]
+// as the transport's Proxy.
 package sendonce
 
 import (
@@ -38,6 +40,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync"
 )
 
@@ -82,17 +85,17 @@ type Handover struct {
 	// Shared says that connections of HTTP/2 carry other requests too: they are not
 	// sealed, and count as written to.
 	Shared bool
-	// OneReuse stops a request that was written to one connection before it is written
-	// to a second one that is not new either: net/http gives one that it takes for
-	// repeatable to every idle connection in turn. See [Handover.Stopped].
-	OneReuse bool
+	// Once stops a request that was written to a connection, and may have to be written to
+	// another one: net/http gives one that it takes for repeatable to every idle connection
+	// in turn. See [Handover.Stopped].
+	Once bool
 
 	trace httptrace.ClientTrace
+	ctx   watched
 
 	mu    sync.Mutex
 	conns []given
 	other bool // one that cannot be counted
-	stop  context.CancelCauseFunc
 	ended bool
 	room  [2]given
 }
@@ -103,14 +106,47 @@ type given struct {
 	base int64
 }
 
+// watched is the context of a request, which knows its handover.
+type watched struct {
+	context.Context
+
+	handover *Handover
+}
+
+type handoverKey struct{}
+
+// Value implements [context.Context].
+func (w *watched) Value(key any) any {
+	if key == (handoverKey{}) {
+		return w.handover
+	}
+	return w.Context.Value(key)
+}
+
 // Watch returns a context that tells of the connections. It is called once.
 func (h *Handover) Watch(ctx context.Context) context.Context {
 	h.conns = h.room[:0]
 	h.trace.GotConn = h.gotConn
-	if h.OneReuse {
-		ctx, h.stop = context.WithCancelCause(ctx)
+	h.ctx = watched{ctx, h}
+	return httptrace.WithClientTrace(&h.ctx, &h.trace)
+}
+
+// NoProxy is for [http.Transport].Proxy: there is none. A transport asks for it each time
+// before it takes a connection for a request, and not without one; so it is where a
+// request is stopped, see [Handover].Once.
+func NoProxy(r *http.Request) (*url.URL, error) {
+	if h, ok := r.Context().Value(handoverKey{}).(*Handover); ok && h.stop() {
+		return nil, errStopped
 	}
-	return httptrace.WithClientTrace(ctx, &h.trace)
+	return nil, nil
+}
+
+// stop stops a request that must not be written again.
+func (h *Handover) stop() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = h.ended || h.Once && h.wrote()
+	return h.ended
 }
 
 func (h *Handover) gotConn(info httptrace.GotConnInfo) {
@@ -129,10 +165,9 @@ func (h *Handover) gotConn(info httptrace.GotConnInfo) {
 		h.other = true
 		return
 	}
-	if h.OneReuse && info.Reused && h.wrote() {
+	if h.Once && h.wrote() { // the transport has not asked NoProxy
 		c.seal()
 		h.ended = true
-		h.stop(errStopped)
 	}
 	h.conns = append(h.conns, given{c, c.written()})
 }
@@ -149,8 +184,8 @@ func (h *Handover) wrote() bool {
 	return false
 }
 
-// Stopped reports that OneReuse has stopped the request: it was written to one
-// connection, which broke, and will be written to no other.
+// Stopped reports that Once has stopped the request: it was written to one connection,
+// which broke, and will be written to no other.
 func (h *Handover) Stopped() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

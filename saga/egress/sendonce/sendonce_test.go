@@ -1,6 +1,7 @@
 package sendonce
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -59,6 +60,51 @@ func TestWhatWasHandedOver(t *testing.T) {
 	}
 	if Count(nil) != nil {
 		t.Error("no connection is one")
+	}
+}
+
+// TestOnce: a request that was written to a connection is given no other one.
+func TestOnce(t *testing.T) {
+	for _, once := range []bool{true, false} {
+		first, ok := Count(&puts{n: 1}).(*countedConn)
+		second, ok2 := Count(&puts{n: 1}).(*countedConn)
+		if !ok || !ok2 {
+			t.Fatal("it is not counted")
+		}
+		out := Handover{Once: once}
+		ctx := out.Watch(context.WithValue(t.Context(), http.ServerContextKey, "kept"))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://shop.example", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := func(when string, stopped bool) {
+			t.Helper()
+			if proxy, err := NoProxy(r); proxy != nil || (err != nil) != stopped || out.Stopped() != stopped {
+				t.Errorf("once is %v: %s it is stopped: %v, %v; want %v", once, when, out.Stopped(), err, stopped)
+			}
+		}
+		trace := httptrace.ContextClientTrace(ctx)
+		asked("at first", false)
+		trace.GotConn(httptrace.GotConnInfo{Conn: first, Reused: true})
+		asked("before it is written", false)
+		trace.GotConn(httptrace.GotConnInfo{Conn: second})
+		_, _ = second.Write([]byte("x"))
+		asked("when it is written", once)
+		// A transport that does not ask gets a connection that takes nothing.
+		trace.GotConn(httptrace.GotConnInfo{Conn: first})
+		if n, err := first.Write([]byte("x")); (n == 1 && err == nil) == once {
+			t.Errorf("once is %v: to another connection it writes %d bytes, %v", once, n, err)
+		}
+		if ctx.Value(http.ServerContextKey) != "kept" || ctx.Value(handoverKey{}) != &out {
+			t.Error("a value of the context is lost")
+		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop.example", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if proxy, err := NoProxy(r); proxy != nil || err != nil {
+		t.Errorf("a request that is not watched goes to %v, %v", proxy, err)
 	}
 }
 
