@@ -99,11 +99,12 @@ func (c *Caller) Ask(ctx context.Context, req *Request) (*Reply, error) {
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	r, err := c.build(ctx, req)
-	if err != nil {
+	var r http.Request
+	if err := c.build(ctx, req, &r); err != nil {
 		return nil, c.unsent(req, err)
 	}
-	resp, err := c.cfg.Client.Send(r, egress.How{Trust: req.Trust, Resend: req.Resend, Fresh: req.Fresh})
+	resp, err := c.cfg.Client.SendWith(ctx, &r,
+		egress.How{Trust: req.Trust, Resend: req.Resend, Fresh: req.Fresh})
 	if err != nil {
 		return nil, c.failed(ctx, req, err)
 	}

@@ -65,6 +65,60 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestRequestIsNotChanged: not by a header that is there in two spellings, nor by the key.
+func TestRequestIsNotChanged(t *testing.T) {
+	var got *http.Request
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r })
+	c := newCaller(t, Config{})
+	for _, resend := range []bool{true, false} {
+		values := []string{"1", "2", "spare"}
+		req := post(s.URL)
+		req.Resend, req.Header = resend, http.Header{"x-own": values[:1], "X-Own": values[1:2],
+			"Idempotency-Key": {"another"}}
+		for range 3 {
+			if _, err := c.Do(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			own := got.Header["X-Own"]
+			slices.Sort(own)
+			if key := got.Header["Idempotency-Key"]; !slices.Equal(own, []string{"1", "2"}) ||
+				!slices.Equal(key, []string{"k1"}) {
+				t.Errorf("%v and the keys %v", own, key)
+			}
+		}
+		if fmt.Sprint(req.Header) != "map[Idempotency-Key:[another] X-Own:[2] x-own:[1]]" ||
+			values[1] != "2" || values[2] != "spare" {
+			t.Errorf("the request is now %v, its values are %v", req.Header, values)
+		}
+	}
+}
+
+// TestEndpoint: it stands for a URL, and is refused as one.
+func TestEndpoint(t *testing.T) {
+	var got string
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Host + r.RequestURI })
+	c := newCaller(t, Config{})
+	at, err := NewEndpoint(s.URL + "/a%2Fb/c?d=%2F&e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		req := post("")
+		req.Endpoint = at
+		if _, err := c.Do(t.Context(), req); err != nil || "http://"+got != s.URL+"/a%2Fb/c?d=%2F&e" {
+			t.Errorf("%q was asked, %v", got, err)
+		}
+	}
+	for _, bad := range []string{"", "shop", "ftp://shop/", "http://", "http://u:p@shop/", "http://shop/#x",
+		"http://shop:/", "http://shop:0/", "http://shop/%zz", "http://shop/" + strings.Repeat("x", MaxURL)} {
+		_, err := NewEndpoint(bad)
+		_, asked := c.Ask(t.Context(), &Request{Method: "GET", URL: bad})
+		if err == nil || asked == nil || !strings.HasSuffix(asked.Error(), ": "+err.Error()) {
+			t.Errorf("%.20q is an endpoint: %v; as a URL: %v", bad, err, asked)
+		}
+	}
+}
+
 // TestSameBytes: every try of a request sends the same bytes.
 func TestSameBytes(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -8,10 +8,12 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"onced/saga/egress"
+	"onced/saga/egress/sendonce"
 )
 
 // Limits of a request.
@@ -30,8 +32,9 @@ const DefaultKeyHeader = "Idempotency-Key"
 // Request is one HTTP call. It is not changed, and may be used again.
 type Request struct {
 	// Method is the method in capitals; URL is the whole URL, its path and query
-	// escaped.
+	// escaped. Endpoint is one that many requests have, in place of URL.
 	Method, URL string
+	Endpoint    *Endpoint
 	// Header is sent besides what this package sets: the key, traceparent, User-Agent,
 	// and for a body Content-Type application/json; the last two only where Header has
 	// none. See [CheckHeader].
@@ -102,40 +105,57 @@ func isToken(c byte) bool {
 // CheckMethod reports a method that cannot be sent.
 func CheckMethod(method string) error { return egress.CheckMethod(method) }
 
-// build makes the request for net/http. Its errors hold no value of a header, and
-// nothing of the URL.
-func (c *Caller) build(ctx context.Context, req *Request) (*http.Request, error) {
-	if err := egress.CheckMethod(req.Method); err != nil {
+// Endpoint is a URL that is read and checked once, for many requests. It is immutable.
+type Endpoint struct{ url *url.URL }
+
+// NewEndpoint reads a URL as [Caller.Ask] does. Its error holds nothing of the URL.
+func NewEndpoint(text string) (*Endpoint, error) {
+	u, err := parseURL(text)
+	if err != nil {
 		return nil, err
 	}
-	if len(req.URL) > MaxURL {
-		return nil, fmt.Errorf("the URL has %d bytes, the limit is %d", len(req.URL), MaxURL)
+	return &Endpoint{u}, nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	if len(text) > MaxURL {
+		return nil, fmt.Errorf("the URL has %d bytes, the limit is %d", len(text), MaxURL)
 	}
-	if len(req.Body) > MaxBody {
-		return nil, fmt.Errorf("the body has %d bytes, the limit is %d", len(req.Body), MaxBody)
-	}
-	u, err := url.Parse(req.URL)
+	u, err := url.Parse(text)
 	if err != nil {
 		return nil, errors.New("the URL cannot be read") // its text may hold a secret
 	}
-	if err := egress.CheckURL(u); err != nil {
-		return nil, err
-	}
-	h, err := c.header(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	r := &http.Request{Method: req.Method, URL: u, Host: u.Host, Header: h,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
-	if len(req.Body) > 0 {
-		r.ContentLength = int64(len(req.Body))
-		r.Body = io.NopCloser(bytes.NewReader(req.Body))
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(req.Body)), nil }
-	}
-	return r.WithContext(ctx), nil
+	return u, egress.CheckURL(u)
 }
 
-// header makes the header of the request.
+// build makes the request for net/http. Its errors hold no value of a header, and
+// nothing of the URL.
+func (c *Caller) build(ctx context.Context, req *Request, r *http.Request) (err error) {
+	if err := egress.CheckMethod(req.Method); err != nil {
+		return err
+	}
+	if len(req.Body) > MaxBody {
+		return fmt.Errorf("the body has %d bytes, the limit is %d", len(req.Body), MaxBody)
+	}
+	if req.Endpoint != nil {
+		r.URL = req.Endpoint.url
+	} else if r.URL, err = parseURL(req.URL); err != nil {
+		return err
+	}
+	if r.Header, err = c.header(ctx, req); err != nil {
+		return err
+	}
+	r.Method, r.Host = req.Method, r.URL.Host
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	if body := req.Body; len(body) > 0 {
+		r.ContentLength = int64(len(body))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Body, err = r.GetBody()
+	}
+	return err
+}
+
+// header makes the header of the request. It shares the values with req.
 func (c *Caller) header(ctx context.Context, req *Request) (http.Header, error) {
 	h := make(http.Header, len(req.Header)+4)
 	size := 0
@@ -149,8 +169,10 @@ func (c *Caller) header(ctx context.Context, req *Request) (http.Header, error) 
 			}
 			size += len(name) + len(v) + len(": \r\n")
 		}
-		name = http.CanonicalHeaderKey(name)
-		h[name] = append(h[name], values...)
+		if name = http.CanonicalHeaderKey(name); h[name] != nil { // it is there in other letters too
+			values = slices.Concat(h[name], values)
+		}
+		h[name] = values
 	}
 	if size > MaxHeader {
 		return nil, fmt.Errorf("the header has %d bytes, the limit is %d", size, MaxHeader)
@@ -178,6 +200,10 @@ func (c *Caller) header(ctx context.Context, req *Request) (http.Header, error) 
 	}
 	if !validValue(req.Key) {
 		return nil, errors.New("the key has a control character")
+	}
+	if !req.Resend { // as the client would spell it, in a copy
+		delete(h, name)
+		name = sendonce.HiddenName(name)
 	}
 	h[name] = []string{req.Key}
 	return h, nil

@@ -80,7 +80,8 @@ func TestOnce(t *testing.T) {
 		asked := func(when string, stopped bool) {
 			t.Helper()
 			if proxy, err := NoProxy(r); proxy != nil || (err != nil) != stopped || out.Stopped() != stopped {
-				t.Errorf("once is %v: %s it is stopped: %v, %v; want %v", once, when, out.Stopped(), err, stopped)
+				t.Errorf("once is %v: %s it is stopped: %v, %v; want %v", once, when, out.Stopped(), err,
+					stopped)
 			}
 		}
 		trace := httptrace.ContextClientTrace(ctx)

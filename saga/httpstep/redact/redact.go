@@ -36,21 +36,27 @@ import (
 // deep is how often escapes are undone before the text is looked at again.
 const deep = 2
 
-// Mask knows secrets. It is immutable and safe for concurrent use.
+// Mask knows secrets. It is immutable and safe for concurrent use; nil knows none.
 type Mask struct {
 	secrets []string
 	begins  [256]bool // with which bytes one can begin
 }
 
-// New makes a mask. Secrets that are blank do not count.
+// New makes a mask; nil where there is no secret. Those that are blank do not count.
 func New(secrets []string) *Mask {
-	m := &Mask{}
+	var m *Mask
 	for _, s := range secrets {
 		if strings.TrimSpace(s) == "" {
 			continue
 		}
+		if m == nil {
+			m = &Mask{}
+		}
 		m.secrets = append(m.secrets, s)
 		m.begins[s[0]] = true
+	}
+	if m == nil {
+		return nil
 	}
 	for _, c := range []byte(`\&%+`) {
 		m.begins[c] = true
