@@ -93,7 +93,7 @@ func TestRequestIsNotChanged(t *testing.T) {
 	}
 }
 
-// TestEndpoint: it stands for a URL, and is refused as one.
+// TestEndpoint: it is as good as its URL, is refused as that is, and stands for no other.
 func TestEndpoint(t *testing.T) {
 	var got string
 	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Host + r.RequestURI })
@@ -102,11 +102,11 @@ func TestEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		req := post("")
+	for _, uri := range []string{"/a%2Fb/c?d=%2F&e", "/other", "/a%2Fb/c?d=%2F&e"} {
+		req := post(s.URL + uri)
 		req.Endpoint = at
-		if _, err := c.Do(t.Context(), req); err != nil || "http://"+got != s.URL+"/a%2Fb/c?d=%2F&e" {
-			t.Errorf("%q was asked, %v", got, err)
+		if _, err := c.Do(t.Context(), req); err != nil || "http://"+got != s.URL+uri {
+			t.Errorf("%q was asked, %v; want %q", got, err, uri)
 		}
 	}
 	for _, bad := range []string{"", "shop", "ftp://shop/", "http://", "http://u:p@shop/", "http://shop/#x",

@@ -32,9 +32,10 @@ const DefaultKeyHeader = "Idempotency-Key"
 // Request is one HTTP call. It is not changed, and may be used again.
 type Request struct {
 	// Method is the method in capitals; URL is the whole URL, its path and query
-	// escaped. Endpoint is one that many requests have, in place of URL.
+	// escaped.
 	Method, URL string
-	Endpoint    *Endpoint
+	// Endpoint is URL as it was read before; that of another URL does not count, nor does nil.
+	Endpoint *Endpoint
 	// Header is sent besides what this package sets: the key, traceparent, User-Agent,
 	// and for a body Content-Type application/json; the last two only where Header has
 	// none. See [CheckHeader].
@@ -106,7 +107,10 @@ func isToken(c byte) bool {
 func CheckMethod(method string) error { return egress.CheckMethod(method) }
 
 // Endpoint is a URL that is read and checked once, for many requests. It is immutable.
-type Endpoint struct{ url *url.URL }
+type Endpoint struct {
+	text string
+	url  *url.URL
+}
 
 // NewEndpoint reads a URL as [Caller.Ask] does. Its error holds nothing of the URL.
 func NewEndpoint(text string) (*Endpoint, error) {
@@ -114,7 +118,7 @@ func NewEndpoint(text string) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Endpoint{u}, nil
+	return &Endpoint{text, u}, nil
 }
 
 func parseURL(text string) (*url.URL, error) {
@@ -137,8 +141,8 @@ func (c *Caller) build(ctx context.Context, req *Request, r *http.Request) (err 
 	if len(req.Body) > MaxBody {
 		return fmt.Errorf("the body has %d bytes, the limit is %d", len(req.Body), MaxBody)
 	}
-	if req.Endpoint != nil {
-		r.URL = req.Endpoint.url
+	if at := req.Endpoint; at != nil && at.text == req.URL {
+		r.URL = at.url
 	} else if r.URL, err = parseURL(req.URL); err != nil {
 		return err
 	}
