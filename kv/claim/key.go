@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 	"unicode"
@@ -65,22 +66,71 @@ func FingerprintOf(parts ...[]byte) [32]byte {
 	if size <= smallParts { // one buffer is quicker than a hash that is written to
 		buf := make([]byte, 0, smallParts)
 		for _, p := range parts {
-			buf = append(binary.BigEndian.AppendUint64(buf, uint64(len(p))), p...)
+			buf = AppendPart(buf, p)
 		}
 		return sha256.Sum256(buf)
 	}
-	h := sha256.New()
-	var n [8]byte
+	s := newSummer()
 	for _, p := range parts {
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write(p)
+		s.part(p)
 	}
-	return [32]byte(h.Sum(nil))
+	return s.sum()
 }
 
-// smallParts is up to how many bytes FingerprintOf puts in one buffer.
-const smallParts = 512
+// AppendPart appends a part as [FingerprintOf] sums it, for [FingerprintWith].
+func AppendPart[T string | []byte](dst []byte, part T) []byte {
+	return append(binary.BigEndian.AppendUint64(dst, uint64(len(part))), part...)
+}
+
+// FingerprintWith is [FingerprintOf] of parts that [AppendPart] has put one behind the
+// other, and of a last one.
+func FingerprintWith(parts, last []byte) [32]byte {
+	if len(parts)+8+len(last) <= smallParts {
+		buf := append(make([]byte, 0, smallParts), parts...)
+		return sha256.Sum256(AppendPart(buf, last))
+	}
+	s := newSummer()
+	s.write(parts)
+	s.part(last)
+	return s.sum()
+}
+
+// summer sums what is large, by way of a buffer, so that nothing that is summed has to
+// be where a hash.Hash could keep it.
+type summer struct {
+	hash hash.Hash
+	buf  []byte
+}
+
+func newSummer() *summer { return &summer{hash: sha256.New(), buf: make([]byte, 0, chunk)} }
+
+func (s *summer) part(p []byte) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+	s.write(n[:])
+	s.write(p)
+}
+
+func (s *summer) write(p []byte) {
+	for len(p) > 0 {
+		n := min(chunk-len(s.buf), len(p))
+		s.buf, p = append(s.buf, p[:n]...), p[n:]
+		if len(s.buf) == chunk {
+			s.hash.Write(s.buf)
+			s.buf = s.buf[:0]
+		}
+	}
+}
+
+func (s *summer) sum() [32]byte {
+	s.hash.Write(s.buf)
+	return [32]byte(s.hash.Sum(nil))
+}
+
+const (
+	smallParts = 512     // up to how many bytes FingerprintOf puts in one buffer
+	chunk      = 8 << 10 // how many it sums at a time otherwise
+)
 
 // DownstreamKey returns the key under which the effect of a claim is sent to the
 // callee: 35 characters, derived from scope and key alone. It is the same for
@@ -88,7 +138,9 @@ const smallParts = 512
 // fit where callees allow no more than the length of a UUID.
 func DownstreamKey(scope, key string) string {
 	sum := FingerprintOf([]byte("onced downstream key 1"), []byte(scope), []byte(key))
-	return "oc_" + lowerBase32.EncodeToString(sum[:20])
+	out := [35]byte{'o', 'c', '_'}
+	lowerBase32.Encode(out[3:], sum[:20])
+	return string(out[:])
 }
 
 // NewToken returns a token of 26 characters with 128 random bits.
@@ -122,6 +174,9 @@ func checkText(field, s string, limit int) error {
 }
 
 func checkChars(field, s string) error {
+	if isPlain(s) {
+		return nil
+	}
 	if !utf8.ValidString(s) {
 		return invalid(field, "is not valid UTF-8", "send text")
 	}
@@ -131,6 +186,16 @@ func checkChars(field, s string) error {
 		}
 	}
 	return nil
+}
+
+// isPlain reports text in ASCII without control characters.
+func isPlain(s string) bool {
+	for _, c := range []byte(s) {
+		if c < ' ' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 func checkToken(s string) error {

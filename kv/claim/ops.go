@@ -62,22 +62,21 @@ func (b *Book) beginTx(w kv.Writer, req Request) (Decision, error) {
 
 // peek decides without a write if that is possible.
 func (b *Book) peek(ctx context.Context, req Request) (Decision, bool, error) {
-	var s Step
-	var found bool
-	err := b.store.View(ctx, func(rd kv.Reader) error {
-		r, err := load(rd, req.ID)
-		if err != nil || r == nil {
-			found = false
-			return err
-		}
-		got, err := b.machine.begin(r, rd.Now(), req)
-		if err != nil {
-			return err
-		}
-		s, found = got, true
-		return nil
+	var seen struct {
+		record *Record
+		at     time.Time
+	}
+	id := req.ID
+	err := b.store.View(ctx, func(rd kv.Reader) (err error) {
+		seen.record, err = load(rd, id)
+		seen.at = rd.Now()
+		return err
 	})
-	if err != nil || !found || s.Write != Keep {
+	if err != nil || seen.record == nil {
+		return Decision{}, false, err
+	}
+	s, err := b.machine.begin(seen.record, seen.at, req)
+	if err != nil || s.Write != Keep {
 		return Decision{}, false, err
 	}
 	b.observe(opBegin, s.Decision.Kind)

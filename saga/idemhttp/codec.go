@@ -4,10 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
 	"strconv"
+	"strings"
 
 	"onced/kv/claim"
 )
@@ -93,19 +96,29 @@ func appendHeader(b []byte, h http.Header) []byte {
 // decode reads what encode wrote. It trusts nothing: a response that it returns
 // can be sent.
 func decode(data []byte) (*Response, error) {
+	r := &Response{}
+	if err := r.decode(data); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// decode is decode into an empty response, which is of no use after an error.
+func (r *Response) decode(data []byte) error {
 	if len(data) < 4 {
-		return nil, errTruncated
+		return errTruncated
 	}
 	if data[0] != version || data[1]&^flagOmitted != 0 {
-		return nil, fmt.Errorf("idemhttp: a stored response of version %d, flags %d: "+
+		return fmt.Errorf("idemhttp: a stored response of version %d, flags %d: "+
 			"it needs a newer program", data[0], data[1])
 	}
-	r := &Response{Omitted: data[1]&flagOmitted != 0, Status: int(binary.BigEndian.Uint16(data[2:]))}
+	r.Omitted, r.Status = data[1]&flagOmitted != 0, int(binary.BigEndian.Uint16(data[2:]))
 	if r.Status < 200 || r.Status > 999 {
-		return nil, fmt.Errorf("idemhttp: a stored response has the status %d", r.Status)
+		return fmt.Errorf("idemhttp: a stored response has the status %d", r.Status)
 	}
 	d := decoder{rest: data[4:]}
-	r.Header, r.Trailer = d.header(), d.header()
+	r.lines = d.lines()
+	r.Trailer = headerOf(d.lines())
 	if r.Omitted {
 		size, n := binary.Varint(d.rest)
 		if n <= 0 || n != len(d.rest) || size < -1 {
@@ -113,13 +126,10 @@ func decode(data []byte) (*Response, error) {
 		}
 		r.Size, d.rest = size, nil
 	}
-	if d.err != nil {
-		return nil, d.err
-	}
 	if len(d.rest) > 0 {
 		r.Body = d.rest
 	}
-	return r, nil
+	return d.err
 }
 
 // decoder reads from rest; after an error it reads nothing more.
@@ -169,36 +179,67 @@ func (d *decoder) bytes() []byte {
 	return b
 }
 
-func (d *decoder) header() http.Header {
+// line is one line of a header, with the value as a header has it.
+type line struct {
+	name  string
+	value [1]string
+}
+
+// lines reads a header, in the order of the names. It has been checked.
+func (d *decoder) lines() []line {
 	n := d.count(maxLines)
 	if n == 0 {
 		return nil
 	}
-	h, values := make(http.Header, min(n, 16)), make([]string, 0, min(n, 16))
+	out, sorted := make([]line, 0, min(n, 16)), true
 	for range n {
-		name, value := d.name(), d.text()
-		if d.err == nil && (!isToken(name) || !isValue(value) ||
-			textproto.CanonicalMIMEHeaderKey(name) != name) {
+		l := line{name: d.name(), value: [1]string{d.text()}}
+		if d.err == nil && (!isToken(l.name) || !isValue(l.value[0]) ||
+			textproto.CanonicalMIMEHeaderKey(l.name) != l.name) {
 			d.fail(fmt.Errorf("idemhttp: a stored response has a header that HTTP does not allow"))
 		}
 		if d.err != nil {
 			return nil
 		}
-		if had := h[name]; had != nil {
-			h[name] = append(had, value)
-			continue
-		}
-		values = append(values, value) // one piece of memory for most
-		h[name] = values[len(values)-1 : len(values) : len(values)]
+		sorted = sorted && (len(out) == 0 || out[len(out)-1].name <= l.name)
+		out = append(out, l)
 	}
-	return h
+	if !sorted { // it was not written by encode
+		slices.SortStableFunc(out, func(a, b line) int { return strings.Compare(a.name, b.name) })
+	}
+	return out
+}
+
+// eachHeader goes over the lines of one name together.
+func eachHeader(lines []line) iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		for i := 0; i < len(lines); {
+			l := &lines[i]
+			values := l.value[:]
+			for i++; i < len(lines) && lines[i].name == l.name; i++ {
+				values = append(values, lines[i].value[0])
+			}
+			if !yield(l.name, values) {
+				return
+			}
+		}
+	}
+}
+
+// headerOf is a header of lines; nil when there are none.
+func headerOf(lines []line) http.Header {
+	if len(lines) == 0 {
+		return nil
+	}
+	return maps.Collect(eachHeader(lines))
 }
 
 // stored is a response as the operation has it: out of the store, where it is read
 // by whoever sends it only, or on its way there.
 type stored struct {
 	resp *Response
-	data []byte // instead of resp
+	data []byte   // instead of resp
+	read Response // of data
 }
 
 // encode is the form in which it is stored.
@@ -212,7 +253,7 @@ func (s *stored) response() (*Response, error) {
 	if s.resp != nil {
 		return s.resp, nil
 	}
-	return decode(s.data)
+	return &s.read, s.read.decode(s.data)
 }
 
 // foreignResult is a result that somebody recorded by hand in another form.

@@ -33,6 +33,8 @@ type Exchange struct {
 	flight      *flight
 	offered     *notDone // what this call has offered to its flight
 	shared      *notDone // what it got from there
+
+	replayed, size [1]string // values of headers
 }
 
 // safe are the methods that have no effect to repeat.
@@ -170,26 +172,19 @@ func bodyProblem(err error) *Problem {
 
 // fingerprint identifies the request under its key.
 func (h *Handler) fingerprint(r *http.Request, body []byte) [32]byte {
-	var small [12][]byte
 	var room [512]byte // of all parts but the body, most often
-	parts, text := small[:0], room[:0]
-	add := func(s string) {
-		from := len(text)
-		text = append(text, s...) // parts that were added stay where they are
-		parts = append(parts, text[from:len(text):len(text)])
-	}
-	add(r.Method)
-	add(r.URL.EscapedPath())
-	add(r.URL.RawQuery)
+	parts := claim.AppendPart(room[:0], r.Method)
+	parts = claim.AppendPart(parts, r.URL.EscapedPath())
+	parts = claim.AppendPart(parts, r.URL.RawQuery)
 	for _, name := range h.cfg.FingerprintHeaders {
 		values := r.Header[name]
-		add(name)
-		add(itoa(len(values)))
+		parts = claim.AppendPart(parts, name)
+		parts = claim.AppendPart(parts, itoa(len(values)))
 		for _, v := range values {
-			add(v)
+			parts = claim.AppendPart(parts, v)
 		}
 	}
-	return claim.FingerprintOf(append(parts, body)...)
+	return claim.FingerprintWith(parts, body)
 }
 
 // intentOf is what operators see of a request under way. It leaves out the query

@@ -11,10 +11,10 @@ import (
 	"onced/kv/claim"
 )
 
-// keyOf reads the key of a request. ok is false when there is none. The problem
-// names the header, the limit and the remedy.
+// keyOf reads the key of a request out of the header of this canonical name. ok is
+// false when there is none. The problem names the header, the limit and the remedy.
 func keyOf(h http.Header, header string) (key string, ok bool, p *Problem) {
-	values := h.Values(header)
+	values := h[header]
 	switch len(values) {
 	case 0:
 		return "", false, nil
@@ -71,7 +71,9 @@ func ParseKey(value string) (string, error) {
 
 // invisible reports characters that are there and show nothing. Bytes that are no
 // text are refused elsewhere.
-func invisible(c rune) bool { return unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) }
+func invisible(c rune) bool {
+	return c >= utf8.RuneSelf && unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp)
+}
 
 // unquote reads a string of RFC 8941, without parameters.
 func unquote(s string) (string, bool) {

@@ -35,13 +35,14 @@ func (h *Handler) reply(w http.ResponseWriter, r *http.Request, a reply) {
 		return
 	}
 	if resp != a.x.answer && a.x.shared == nil {
-		w.Header().Set(ReplayedHeader, "true")
+		a.x.replayed[0] = "true"
+		w.Header()[ReplayedHeader] = a.x.replayed[:]
 	}
 	if resp.Omitted {
 		h.cfg.WriteProblem(w, r, omitted(w, resp))
 		return
 	}
-	resp.send(w, r)
+	resp.send(w, r, &a.x.size)
 }
 
 // answer is the response to send, or a problem.
@@ -210,7 +211,7 @@ func (h *Handler) otherError(r *http.Request, err error) *Problem {
 // describe the body.
 func omitted(w http.ResponseWriter, resp *Response) *Problem {
 	h := w.Header()
-	for name, values := range resp.Header {
+	for name, values := range eachHeader(resp.lines) {
 		switch name {
 		case "Content-Type", "Content-Encoding", "Content-Language", "Content-Range", "Content-Disposition",
 			"Etag", "Last-Modified", "Accept-Ranges", "Digest", "Content-Digest", "Repr-Digest",

@@ -28,6 +28,8 @@ type Response struct {
 	Omitted bool
 	// Size is the size of an omitted body in bytes, -1 when it is not known.
 	Size int64
+
+	lines []line // instead of Header, of one out of the store
 }
 
 // hopHeaders belong to a connection and not to a response. Trailer is made anew.
@@ -148,23 +150,31 @@ func (r *Response) close() {
 
 // sendHeader puts into h what is sent of the header, and returns its Content-Length.
 func (r *Response) sendHeader(h http.Header) (length []string) {
+	h["Content-Type"] = nil // net/http shall not guess
+	for name, values := range eachHeader(r.lines) {
+		if isSent(name) {
+			h[name] = values
+		}
+	}
 	from := r.Header
 	if !isPlain(from) {
 		from = EndToEnd(from)
 	}
-	h["Content-Type"] = nil // net/http shall not guess
 	for name, values := range from {
-		switch name {
-		case "Content-Length":
-			length = values
-		case ReplayedHeader, OutcomeHeader: // these are ours to say
-		default:
-			if !slices.Contains(hopHeaders, name) {
-				h[name] = slices.Clip(values)
-			}
+		if isSent(name) {
+			h[name] = slices.Clip(values)
 		}
 	}
-	return length
+	return from["Content-Length"]
+}
+
+// isSent is false for headers of the connection, and for those that are ours to say.
+func isSent(name string) bool {
+	switch name {
+	case "Content-Length", ReplayedHeader, OutcomeHeader:
+		return false
+	}
+	return !slices.Contains(hopHeaders, name)
 }
 
 // isPlain reports that EndToEnd would only leave out hopHeaders.
@@ -178,9 +188,10 @@ func isPlain(h http.Header) bool {
 	return true
 }
 
-// send writes r. It must be called once and closes Rest. A rest that breaks off
-// cuts the connection, so that nobody takes the body for whole.
-func (r *Response) send(w http.ResponseWriter, req *http.Request) {
+// send writes r, which others may send at the same time, unless it has a Rest: that is
+// closed. A rest that breaks off cuts the connection, so that nobody takes the body for
+// whole. size is where the value of Content-Length can be.
+func (r *Response) send(w http.ResponseWriter, req *http.Request, size *[1]string) {
 	defer r.close()
 	h := w.Header()
 	length := r.sendHeader(h)
@@ -197,7 +208,8 @@ func (r *Response) send(w http.ResponseWriter, req *http.Request) {
 			h["Content-Length"] = length
 		}
 	case len(trailer) == 0:
-		h.Set("Content-Length", itoa(len(r.Body)))
+		size[0] = itoa(len(r.Body))
+		h["Content-Length"] = size[:]
 	}
 	for name := range trailer {
 		h.Add("Trailer", name)
