@@ -118,8 +118,7 @@ func (d *deadlines) waitIdle(limit time.Duration) {
 func (d *deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.count(1)
 	defer d.count(-1)
-	rc := http.NewResponseController(w)
-	tw := &timedWriter{ResponseWriter: w, rc: rc, limit: d.write, clock: d.clock}
+	tw := &timedWriter{ResponseWriter: w, rc: *http.NewResponseController(w), limit: d.write, clock: d.clock}
 	// After the handler the server writes what is still buffered. The deadline of
 	// the last write may have passed by then.
 	defer tw.arm()
@@ -130,7 +129,7 @@ func (d *deadlines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // for hours and a client that stopped reading holds nothing.
 type timedWriter struct {
 	http.ResponseWriter
-	rc    *http.ResponseController
+	rc    http.ResponseController
 	limit time.Duration
 	clock kv.Clock
 	armed time.Time
@@ -147,9 +146,12 @@ func (w *timedWriter) arm() {
 	_ = w.rc.SetWriteDeadline(now.Add(w.limit))
 }
 
-// WriteHeader sends the header.
+// WriteHeader sends an informational header. A final one leaves with the first part of
+// the body, or after the handler.
 func (w *timedWriter) WriteHeader(status int) {
-	w.arm()
+	if status < http.StatusOK {
+		w.arm()
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 

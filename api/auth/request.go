@@ -13,7 +13,7 @@ const maxHeader = len("Bearer ") + MaxSecret
 // is not exactly one such header of the form "Bearer <token>"; given says
 // whether there was any.
 func Bearer(h http.Header) (secret string, ok, given bool) {
-	values := h.Values("Authorization")
+	values := h["Authorization"]
 	if len(values) != 1 {
 		return "", false, len(values) > 0
 	}

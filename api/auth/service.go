@@ -145,9 +145,12 @@ func (s *Service) lookup(ctx context.Context, key sum, now time.Time) (Token, bo
 // use writes the last use of a token, at most once an hour. It is a courtesy:
 // when it cannot be written, the request goes on.
 func (s *Service) use(ctx context.Context, key sum, t Token, now time.Time) {
-	if now.Sub(t.LastUsed) < usedEvery || !s.cache.touch(key, now) {
-		return
+	if now.Sub(t.LastUsed) >= usedEvery && s.cache.touch(key, now) {
+		s.writeUse(ctx, key, t, now)
 	}
+}
+
+func (s *Service) writeUse(ctx context.Context, key sum, t Token, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, maxUseDelay)
 	defer cancel()
 	err := s.store.Update(ctx, func(w kv.Writer) error {

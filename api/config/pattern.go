@@ -72,24 +72,25 @@ func isLiteral(s string) bool {
 // query, is one of the pattern's. Literals are compared byte by byte: a request
 // that escapes a letter of one does not match.
 func (p Pattern) Match(escapedPath string) bool {
-	body, ok := strings.CutPrefix(escapedPath, "/")
+	rest, ok := strings.CutPrefix(escapedPath, "/")
 	if !p.valid || !ok {
 		return false
 	}
 	if len(p.segments) == 0 {
-		return p.rest || body == ""
+		return p.rest || rest == ""
 	}
-	parts := strings.Split(body, "/")
-	if len(parts) < len(p.segments) || len(parts) > len(p.segments) && !p.rest ||
-		len(parts) == len(p.segments) && p.rest {
-		return false
-	}
-	for i, want := range p.segments {
-		if want == "" && parts[i] == "" || want != "" && want != parts[i] {
+	more := true
+	for _, want := range p.segments {
+		if !more {
+			return false
+		}
+		var part string
+		part, rest, more = strings.Cut(rest, "/")
+		if want == "" && part == "" || want != "" && want != part {
 			return false
 		}
 	}
-	return true
+	return more == p.rest
 }
 
 // Compare orders patterns so that of two that match a path the one that says
