@@ -2,7 +2,6 @@ package definition
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -24,8 +23,9 @@ const (
 
 // namedText is a header, a value of a query or of a form.
 type namedText struct {
-	name string
-	text *textTemplate
+	name      string
+	canonical string // the name of a header as net/http spells it
+	text      *textTemplate
 }
 
 // callDef is one HTTP call of a step.
@@ -39,6 +39,9 @@ type callDef struct {
 	isForm       bool
 	keyHeader    string
 	timeout      time.Duration
+	limit        time.Duration // timeout; 0 where the step has the same
+	fixed        string        // the URL, where no run has another
+	endpoint     *httpstep.Endpoint
 	outcomes     httpstep.Outcomes
 	readings     []reading
 	keyValidFor  time.Duration // 0: it knows none
@@ -88,6 +91,7 @@ func (c *checker) call(s *section, around *env, methods []string) *callDef {
 	}
 	d.headers = c.headers(s, env)
 	c.content(s, d, env)
+	d.fix()
 	maps.Copy(around.used, env.used)
 	c.warnOfPlain(s, d, env.used)
 	return d
@@ -152,7 +156,7 @@ func (c *checker) names(s *section, key string, env *env) []namedText {
 func (c *checker) headers(s *section, env *env) []namedText {
 	out := c.names(s, "headers", env)
 	seen := map[string]bool{}
-	for _, h := range out {
+	for i, h := range out {
 		at, field := s.n.get("headers").keyNode(h.name), s.path("headers")+"."+h.name
 		name := http.CanonicalHeaderKey(h.name)
 		switch err := httpstep.CheckHeader(h.name); {
@@ -166,6 +170,7 @@ func (c *checker) headers(s *section, env *env) []namedText {
 			c.atf(at, field, "is there twice, in other letters")
 		}
 		seen[name] = true
+		out[i].canonical = name
 		for _, p := range h.text.parts {
 			if p.x == nil && !validHeaderText(p.literal) {
 				c.atf(s.n.get("headers").get(h.name), field, "has a line break or another control character")
@@ -217,9 +222,9 @@ func (c *checker) keyHeader(s *section, d *callDef) {
 	if n == nil {
 		return
 	}
-	d.keyHeader = name
 	err := httpstep.CheckHeader(name)
 	name = http.CanonicalHeaderKey(name)
+	d.keyHeader = name
 	taken := slices.ContainsFunc(d.headers, func(h namedText) bool {
 		return http.CanonicalHeaderKey(h.name) == name
 	})
@@ -261,68 +266,123 @@ func (c *checker) outcomes(n *node, field string, d *callDef) {
 
 // request renders the call. An error means that nothing can be sent.
 func (d *callDef) request(s *scope, t *Target) (*httpstep.Request, error) {
-	extra := url.Values{}
-	if err := set(d.query, s, extra.Add); err != nil {
-		return nil, err
+	req := &httpstep.Request{Method: d.method, KeyHeader: d.keyHeader, Trust: t.Origin.trust(),
+		Resend: d.resend, Fresh: d.fresh, Timeout: d.limit, Outcomes: &d.outcomes,
+		URL: d.fixed, Endpoint: d.endpoint}
+	if d.endpoint == nil {
+		var err error
+		if req.URL, err = d.renderURL(s); err != nil {
+			return nil, err
+		}
 	}
-	target, err := d.url.render(s, extra)
-	if err != nil {
-		return nil, err
-	}
-	req := &httpstep.Request{Method: d.method, URL: target, KeyHeader: d.keyHeader, Trust: t.Origin.trust(),
-		Resend: d.resend, Fresh: d.fresh, Timeout: d.timeout, Outcomes: &d.outcomes}
 	if !d.isCheck {
 		// A pause as long as the callee knows the key would leave no try within it. Each
 		// is at most half of what the ones before can have left.
 		req.MaxPause = d.keyValidFor >> min(max(s.call.Try, 1), 30)
 		req.Key = s.call.DownstreamKey
 	}
-	req.Header = make(http.Header, len(d.headers))
-	if err := set(d.headers, s, req.Header.Set); err != nil {
+	if err := d.renderHeaders(req, s); err != nil {
 		return nil, err
 	}
-	if err := d.content(req, s); err != nil {
+	if err := d.renderContent(req, s); err != nil {
 		return nil, err
 	}
 	for _, h := range d.headers {
-		if !validHeaderText(req.Header.Get(h.name)) {
-			return nil, h.text.broken(s, fmt.Errorf("the value of the header %s has a line break or another "+
-				"control character", h.name))
+		for _, v := range req.Header[h.canonical] {
+			if !validHeaderText(v) {
+				return nil, h.text.broken(s, fmt.Errorf("the value of the header %s has a line break or "+
+					"another control character", h.name))
+			}
 		}
 	}
 	req.Secrets = s.secrets
 	return req, nil
 }
 
-func (d *callDef) content(req *httpstep.Request, s *scope) (err error) {
-	switch {
-	case d.isForm:
-		form := url.Values{}
-		if err := set(d.form, s, form.Add); err != nil {
-			return err
-		}
-		req.Body = []byte(form.Encode())
-		if req.Header.Get("Content-Type") == "" {
-			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		}
-	case d.body != nil:
-		req.Body, err = d.body.append(nil, s)
+func (d *callDef) renderURL(s *scope) (string, error) {
+	query, err := renderNames(d.query, s)
+	if err != nil {
+		return "", err
 	}
-	return err
+	return d.url.render(s, query)
 }
 
-// set renders names and values; a value that is nil on purpose is left out.
-func set(names []namedText, s *scope, add func(name, value string)) error {
-	for _, n := range names {
-		text, ok, err := n.text.render(s)
+func (d *callDef) renderHeaders(req *httpstep.Request, s *scope) error {
+	if len(d.headers) == 0 {
+		return nil
+	}
+	req.Header = make(http.Header, len(d.headers))
+	values := make([]string, 0, len(d.headers)) // of all, one each
+	for _, h := range d.headers {
+		text, ok, err := h.text.render(s)
 		if err != nil {
 			return err
 		}
 		if ok {
-			add(n.name, text)
+			values = append(values, text)
+			req.Header[h.canonical] = values[len(values)-1 : len(values) : len(values)]
 		}
 	}
 	return nil
+}
+
+func (d *callDef) renderContent(req *httpstep.Request, s *scope) (err error) {
+	switch {
+	case d.isForm:
+		form, err := renderNames(d.form, s)
+		if err != nil {
+			return err
+		}
+		req.Body = []byte(form.Encode())
+		if req.Header.Get("Content-Type") == "" {
+			if req.Header == nil {
+				req.Header = http.Header{}
+			}
+			req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+	case d.body != nil:
+		if d.body.isInput() {
+			req.Body = s.theInput().written()
+		}
+		if req.Body == nil {
+			req.Body, err = d.body.render(s)
+		}
+	}
+	return err
+}
+
+// renderNames makes names and values; a value that is nil on purpose is left out.
+func renderNames(names []namedText, s *scope) (url.Values, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	out := url.Values{}
+	for _, n := range names {
+		text, ok, err := n.text.render(s)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out.Add(n.name, text)
+		}
+	}
+	return out, nil
+}
+
+// fix makes the URL of a call that is the same for all runs.
+func (d *callDef) fix() {
+	if d.url == nil || !d.url.isFixed() || slices.ContainsFunc(d.query, func(q namedText) bool {
+		return !q.text.isFixed()
+	}) {
+		return
+	}
+	text, err := d.renderURL(&scope{})
+	if err != nil {
+		return
+	}
+	if d.endpoint, err = httpstep.NewEndpoint(text); err == nil { // else each call says so
+		d.fixed = text
+	}
 }
 
 // awayError is what is wrong now and can be corrected: a secret. All else that an
@@ -348,30 +408,5 @@ func (t *textTemplate) broken(s *scope, err error) error {
 
 // newScope is what the call of a step sees.
 func (d *callDef) newScope(ctx context.Context, c *saga.Call, t *Target, deps *Deps) *scope {
-	s := &scope{ctx: ctx, call: c, input: c.Input}
-	s.secret = func(name string) (string, error) {
-		if deps.Secret == nil {
-			return "", &awayError{fmt.Errorf("cannot be read: secret %q is not configured", name)}
-		}
-		v, err := deps.Secret(ctx, SecretUse{Name: name, Definition: c.Definition, Step: c.Step,
-			Origin: t.Origin, Host: d.url.host})
-		if err != nil {
-			return "", &awayError{fmt.Errorf("cannot be read: secret %q: %w", name, err)}
-		}
-		if v == "" {
-			return "", &awayError{fmt.Errorf("cannot be read: secret %q is empty", name)}
-		}
-		return v, nil
-	}
-	s.callback = func() (string, error) {
-		if deps.CallbackURL == nil {
-			return "", &awayError{errors.New("cannot be made: this program has no callbacks")}
-		}
-		u, err := deps.CallbackURL(CallbackUse{Run: c.Run, Step: c.Step, Round: c.Round})
-		if err != nil {
-			return "", &awayError{err}
-		}
-		return u, nil
-	}
-	return s
+	return &scope{ctx: ctx, call: c, input: c.Input, def: d, target: t, deps: deps}
 }

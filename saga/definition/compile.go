@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"onced/saga"
 	"onced/saga/egress"
@@ -73,10 +72,6 @@ type Deps struct {
 	CallbackURL func(use CallbackUse) (string, error)
 }
 
-// overhead is what a step may take beyond the time limit of its call, so that the call
-// ends first and can say why.
-const overhead = time.Second
-
 // Compile makes the definition that an engine runs. It fails when a dependency is
 // missing, or the version is no name.
 func (d *Document) Compile(t Target, deps Deps) (*saga.Definition, error) {
@@ -112,19 +107,9 @@ func (d *Document) compile(t Target, deps Deps) *saga.Definition {
 
 // options are those of the engine's step.
 func (d *stepDef) options() (opts []saga.Option) {
-	timeout := time.Duration(0)
-	host := ""
-	for _, c := range []*callDef{d.call, d.undo} {
-		if c == nil {
-			continue
-		}
-		if host == "" {
-			host = c.url.host
-		}
-		timeout = max(timeout, c.timeout)
-	}
-	if d.check != nil {
-		timeout = max(timeout, d.check.call.timeout)
+	timeout, host := d.timeout(), ""
+	if calls := d.calls(); len(calls) > 0 {
+		host = calls[0].url.host
 	}
 	first, most := d.first, d.most
 	if first == 0 {
@@ -137,7 +122,7 @@ func (d *stepDef) options() (opts []saga.Option) {
 		set bool
 		o   saga.Option
 	}{
-		{timeout > 0, saga.Timeout(timeout + overhead)}, {host != "", saga.Host(host)},
+		{timeout > 0, saga.Timeout(timeout)}, {host != "", saga.Host(host)},
 		{true, saga.Backoff(first, most)},
 		{d.attempts > 0, saga.Attempts(d.attempts)}, {d.undoAttempts > 0, saga.UndoAttempts(d.undoAttempts)},
 		{d.keyValidFor > 0, saga.Repeatable(d.keyValidFor)},
@@ -187,7 +172,7 @@ func (r *runner) act(ctx context.Context, c *saga.Call) ([]byte, error) {
 		return out, nil
 	}
 	s.take(reply)
-	out, err := r.output.append(nil, s)
+	out, err := r.output.render(s)
 	if err != nil {
 		return nil, reply.Err(httpstep.Unknown, "its reply is unclear: "+err.Error())
 	}
@@ -247,7 +232,7 @@ func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Repl
 // take shows a reply to the expressions that follow.
 func (s *scope) take(r *httpstep.Reply) {
 	if s.reply == nil {
-		s.reply = replyValue(r, maskOf(s.secrets))
+		s.reply = &replied{Reply: r, mask: s.mask()}
 	}
 	s.work, s.text = 0, 0
 }
@@ -290,7 +275,7 @@ func (r *runner) look(ctx context.Context, c *saga.Call) (out []byte, found bool
 		}
 		return out, true, nil
 	}
-	if out, err = d.output.append(nil, s); err != nil {
+	if out, err = d.output.render(s); err != nil {
 		return nil, false, reply.Err(httpstep.Unknown, "the look-up is unclear: "+err.Error())
 	}
 	if problem := storable(out); problem != "" {

@@ -269,8 +269,7 @@ func (c *compiler) namedField(n *ast.MemberNode, name string, of evalFunc, t *ty
 	}, ft.with(ft.maybe || t.maybe, ft.secret || t.secret)
 }
 
-// replyPart is a part of a reply. A body that cannot be read is an error and not nil:
-// a condition on it must not pass for what it does not say.
+// replyPart is a part of a reply.
 func (c *compiler) replyPart(n *ast.MemberNode, name string) (evalFunc, *typ) {
 	t := replyType.fields[name]
 	if t == nil {
@@ -278,13 +277,7 @@ func (c *compiler) replyPart(n *ast.MemberNode, name string) (evalFunc, *typ) {
 		return c.fail(n.Property, "reply.%s is not known%s; there are %s", name, didYouMean(name, names),
 			list(names))
 	}
-	return func(s *scope) (any, error) {
-		v, err := fieldOf(s.reply, name)
-		if err != nil {
-			return nil, err
-		}
-		return readable(v)
-	}, t
+	return func(s *scope) (any, error) { return s.reply.part(name) }, t
 }
 
 // fieldOf reads a field; what is not there is nil.

@@ -24,6 +24,10 @@ type expression struct {
 	eval   evalFunc
 	// nilOK says that it may be nil on purpose: nil stands in it as a result.
 	nilOK bool
+	// isInput says that it is wholly the input of the run; stored is where it is wholly
+	// what is kept of a step, and returns the JSON of that. Else it is nil.
+	isInput bool
+	stored  func(*scope) []byte
 }
 
 // problemAt is one thing wrong with an expression; at counts characters.
@@ -59,7 +63,29 @@ func compileExpr(source string, env *env) (*expression, []problemAt) {
 		return nil, c.problems
 	}
 	env.note(root)
-	return &expression{source: source, typ: t, eval: eval, nilOK: mayBeNil(root)}, nil
+	return &expression{source: source, typ: t, eval: eval, nilOK: mayBeNil(root),
+		isInput: rootOf(root) == "input", stored: storedAs(root)}, nil
+}
+
+// storedAs returns where the JSON is of an expression that is wholly what is kept of a step;
+// nil for another one.
+func storedAs(n ast.Node) func(*scope) []byte {
+	if rootOf(n) == "output" {
+		return func(s *scope) []byte { return s.settled(s.call.Step) }
+	}
+	m, ok := n.(*ast.MemberNode)
+	if !ok {
+		return nil
+	}
+	step, ok := stepOf(m.Node)
+	name, isName := named(m.Property)
+	switch {
+	case ok && isName && name == "output":
+		return func(s *scope) []byte { return s.settled(step) }
+	case ok && isName && name == "signal":
+		return func(s *scope) []byte { return s.call.Signal(step) }
+	}
+	return nil
 }
 
 // parseExpr keeps a panic of the parser from the caller.

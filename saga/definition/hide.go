@@ -33,6 +33,9 @@ func (d *Document) secretsOf(
 
 // hide makes the scope of a call know what must not be kept of its reply.
 func (r *runner) hide(s *scope) {
+	if len(r.doc.secrets) == 0 && !r.doc.notifies {
+		return
+	}
 	s.secrets = append(s.secrets, r.doc.secretsOf(s.secret, func(step string) string {
 		return r.deps.callbackURL(CallbackUse{Run: s.call.Run, Step: step, Round: s.call.Round})
 	})...)
@@ -68,6 +71,14 @@ func (s *scope) keepURL(u string) {
 	if token := u[strings.LastIndexByte(u, '/')+1:]; len(token) >= minToken {
 		s.keep(token) // a callee may repeat it without the rest
 	}
+}
+
+// mask takes the secrets that the call knows by now out of a reply.
+func (s *scope) mask() *redact.Mask {
+	if s.maskedOf != len(s.secrets) {
+		s.masked, s.maskedOf = maskOf(s.secrets), len(s.secrets)
+	}
+	return s.masked
 }
 
 // maskOf takes those of the texts out that are long enough.

@@ -144,7 +144,7 @@ func (r *runner) defaultOutput(reply *httpstep.Reply, s *scope) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the document reads %s of its output, and the body %w", r.reads, err)
 	}
-	out := appendJSON(nil, r.reads.of(cleaned(v, maskOf(s.secrets))))
+	out := appendJSON(nil, r.reads.of(cleaned(v, s.mask())))
 	if problem := storable(out); problem != "" {
 		return nil, fmt.Errorf("what the document reads of its output %s", problem)
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"strconv"
 	"strings"
 
 	"onced/saga/httpstep"
@@ -22,67 +22,99 @@ const redacted = "[redacted]"
 // text by chance, and protect nothing.
 const minSecret = 4
 
-// unreadable stands for the body of a reply that an expression must not read.
-type unreadable struct{ why string }
+// replied is a reply as expressions see it: a part of it is made when it is asked for.
+// Secrets that it gives back are taken out.
+type replied struct {
+	*httpstep.Reply
 
-// replyValue is a reply as expressions see it. Secrets that it gives back are taken out.
-func replyValue(r *httpstep.Reply, m *redact.Mask) map[string]any {
-	headers := map[string]any{}
-	for name, values := range r.Header {
-		headers[strings.ToLower(name)] = m.Text(strings.Join(values, ", "), false, redacted)
-	}
-	v := map[string]any{"status": json.Number(fmt.Sprint(r.Status)), "headers": headers}
-	body, err := decodeJSON(r.Body)
-	switch {
-	case r.Truncated:
-		v["body"], v["text"] = unreadable{"is longer than what is read of a reply"}, unreadable{"is too long"}
-		return v
-	case err != nil:
-		v["body"] = unreadable{err.Error()}
-	default:
-		v["text"] = m.Text(string(r.Body), false, redacted)
-		v["body"] = cleaned(body, m)
-		return v
-	}
-	v["text"] = m.Text(strings.ToValidUTF8(string(r.Body), "\uFFFD"), false, redacted)
-	return v
+	mask    *redact.Mask
+	headers map[string]any
+	read    bool // body and why are there
+	body    any
+	why     string // the body cannot be read
 }
 
-// readable turns a part that must not be read into an error.
-func readable(v any) (any, error) {
-	if u, ok := v.(unreadable); ok {
-		return nil, errors.New("reads a body that " + u.why)
+// part returns status, headers, body or text. A body that cannot be read is an error and
+// not nil: a condition on it must not pass for what it does not say.
+func (r *replied) part(name string) (any, error) {
+	switch name {
+	case "status":
+		return json.Number(strconv.Itoa(r.Status)), nil
+	case "headers":
+		if r.headers == nil {
+			r.headers = make(map[string]any, len(r.Header))
+			for name, values := range r.Header {
+				r.headers[strings.ToLower(name)] = r.mask.Text(strings.Join(values, ", "), false, redacted)
+			}
+		}
+		return r.headers, nil
+	case "text":
+		if r.Truncated {
+			return unreadable("is too long")
+		}
+		return r.mask.Text(strings.ToValidUTF8(string(r.Body), "\uFFFD"), false, redacted), nil
 	}
-	return v, nil
+	if !r.read {
+		r.read = true
+		r.body, r.why = r.decoded()
+	}
+	if r.why != "" {
+		return unreadable(r.why)
+	}
+	return r.body, nil
+}
+
+func (r *replied) decoded() (body any, why string) {
+	if r.Truncated {
+		return nil, "is longer than what is read of a reply"
+	}
+	v, err := decodeJSON(r.Body)
+	if err != nil {
+		return nil, err.Error()
+	}
+	return cleaned(v, r.mask), ""
+}
+
+// unreadable is the error of a part that must not be read.
+func unreadable(why string) (any, error) {
+	return nil, errors.New("reads a body that " + why)
 }
 
 // cleaned takes secrets out of a value, which is changed.
 func cleaned(v any, m *redact.Mask) any {
+	v, _ = clean(v, m)
+	return v
+}
+
+// clean is cleaned, and says whether there was one.
+func clean(v any, m *redact.Mask) (without any, found bool) {
 	if m.Empty() {
-		return v
+		return v, false
 	}
 	switch v := v.(type) {
 	case string:
-		return m.Text(v, false, redacted)
+		c := m.Text(v, false, redacted)
+		return c, c != v
 	case json.Number:
 		if c := m.Text(string(v), false, redacted); c != string(v) {
-			return c
+			return c, true
 		}
 	case []any:
 		for i := range v {
-			v[i] = cleaned(v[i], m)
+			item, is := clean(v[i], m)
+			v[i], found = item, found || is
 		}
 	case map[string]any:
 		for _, k := range sortedKeys(v) {
-			item := cleaned(v[k], m)
+			item, is := clean(v[k], m)
 			if c := m.Text(k, false, redacted); c != k {
 				delete(v, k)
-				k = c
+				k, is = c, true
 			}
-			v[k] = item
+			v[k], found = item, found || is
 		}
 	}
-	return v
+	return v, found
 }
 
 // wholeBody is the output of a step that does not say what it is: the JSON of the body
@@ -92,13 +124,19 @@ func wholeBody(r *httpstep.Reply, s *scope) []byte {
 	if r.Truncated || len(body) == 0 || len(body) > maxKept {
 		return nil
 	}
+	m := s.mask()
+	if m.Empty() {
+		if _, err := checkJSON(body); err != nil {
+			return nil
+		}
+		return body
+	}
 	v, err := decodeJSON(body)
 	if err != nil {
 		return nil
 	}
-	written := appendJSON(nil, v)
-	if without := appendJSON(nil, cleaned(v, maskOf(s.secrets))); !bytes.Equal(without, written) {
-		return without
+	if without, found := clean(v, m); found {
+		return appendJSON(nil, without)
 	}
 	return body
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
 	"onced/saga"
+	"onced/saga/httpstep/redact"
 )
 
 // Limits of one evaluation.
@@ -27,20 +29,27 @@ var (
 
 // scope is what one rendering sees. It is for one goroutine.
 type scope struct {
-	ctx      context.Context // of the call; nil outside of one
-	call     *saga.Call      // nil outside of a step
-	input    json.RawMessage
-	run      map[string]any // for labels, where there is no call
-	reply    any
-	signal   any
-	secret   func(name string) (string, error)
-	callback func() (string, error)
+	ctx    context.Context // of the call; nil outside of one
+	call   *saga.Call      // nil outside of a step
+	input  json.RawMessage
+	run    map[string]any // for labels, where there is no call
+	reply  *replied
+	signal any
 
-	decoded map[string]any // input, and what steps gave
-	secrets []string       // what must be taken out of a reply
+	// def, target and deps are of the call: where its secrets and its callback come from.
+	def    *callDef
+	target *Target
+	deps   *Deps
+
+	shared  *runInput      // the input, when it was read
+	decoded map[string]any // what steps gave
 	frames  []frame        // of the predicates around
 	work    int
 	text    int
+
+	secrets  []string     // what must be taken out of a reply
+	masked   *redact.Mask // takes out
+	maskedOf int          // so many of them
 }
 
 // frame is the element that a predicate looks at.
@@ -85,15 +94,18 @@ func (s *scope) lookUp(name string, raw []byte) (any, error) {
 	return v, nil
 }
 
-func (s *scope) inputValue() (any, error) { return s.lookUp("input", s.input) }
-
 // outputOf is what a step has come to, however it ended.
 func (s *scope) outputOf(step string) (any, error) {
+	return s.lookUp("output "+step, s.settled(step))
+}
+
+// settled is the JSON of that.
+func (s *scope) settled(step string) []byte {
 	raw, ok := s.call.Settled(step)
 	if !ok && step == s.call.Step {
 		raw = s.call.Out
 	}
-	return s.lookUp("output "+step, raw)
+	return raw
 }
 
 func (s *scope) signalOf(step string) (any, error) {
@@ -127,6 +139,22 @@ func (s *scope) secretValue(name string) (any, error) {
 	return v, nil
 }
 
+// secret is the value of a secret now.
+func (s *scope) secret(name string) (string, error) {
+	if s.deps.Secret == nil {
+		return "", &awayError{fmt.Errorf("cannot be read: secret %q is not configured", name)}
+	}
+	v, err := s.deps.Secret(s.ctx, SecretUse{Name: name, Definition: s.call.Definition, Step: s.call.Step,
+		Origin: s.target.Origin, Host: s.def.url.host})
+	if err != nil {
+		return "", &awayError{fmt.Errorf("cannot be read: secret %q: %w", name, err)}
+	}
+	if v == "" {
+		return "", &awayError{fmt.Errorf("cannot be read: secret %q is empty", name)}
+	}
+	return v, nil
+}
+
 // keep remembers a text that must not be found in what is stored.
 func (s *scope) keep(v string) {
 	if v = strings.TrimSpace(v); v != "" {
@@ -135,9 +163,12 @@ func (s *scope) keep(v string) {
 }
 
 func (s *scope) callbackValue() (any, error) {
-	u, err := s.callback()
+	if s.deps.CallbackURL == nil {
+		return nil, &awayError{errors.New("cannot be made: this program has no callbacks")}
+	}
+	u, err := s.deps.CallbackURL(CallbackUse{Run: s.call.Run, Step: s.call.Step, Round: s.call.Round})
 	if err != nil {
-		return nil, err
+		return nil, &awayError{err}
 	}
 	s.keepURL(u)
 	return u, nil

@@ -70,7 +70,34 @@ func (c *checker) step(n *node, i int) *stepDef {
 	c.warnOfOutputs(s, d)
 	c.undo(s, d, e, c.ownOutput(d, i))
 	c.whole(s, d, i == len(c.steps)-1)
+	for _, call := range d.calls() {
+		if call.timeout != d.timeout() {
+			call.limit = call.timeout
+		}
+	}
 	return d
+}
+
+// calls are those of the step.
+func (d *stepDef) calls() (calls []*callDef) {
+	if d.call != nil {
+		calls = append(calls, d.call)
+	}
+	if d.undo != nil {
+		calls = append(calls, d.undo)
+	}
+	if d.check != nil {
+		calls = append(calls, d.check.call)
+	}
+	return calls
+}
+
+// timeout is the time limit of the step: the longest of its calls.
+func (d *stepDef) timeout() (longest time.Duration) {
+	for _, call := range d.calls() {
+		longest = max(longest, call.timeout)
+	}
+	return longest
 }
 
 func (c *checker) settings(s *section, d *stepDef) {

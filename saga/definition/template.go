@@ -13,7 +13,7 @@ type part struct {
 
 // textTemplate is a text with expressions in it.
 type textTemplate struct {
-	parts []part
+	parts []part // literals do not stand beside each other
 	// field is where it stands, for errors.
 	field string
 }
@@ -92,11 +92,17 @@ func (c *checker) placed(n *node, field string, x *expression, whole bool) bool 
 // render makes the text. ok is false when it is wholly one expression that is nil on
 // purpose: then it is left out.
 func (t *textTemplate) render(s *scope) (text string, ok bool, err error) {
-	if x := single(t.parts); x != nil {
+	switch {
+	case t.isFixed():
+		return literal(t.parts), true, nil
+	case len(t.parts) == 1:
+		x := t.parts[0].x
 		v, err := x.value(s)
 		if err != nil || v == nil {
 			return "", false, t.wrap(err)
 		}
+		text, err = x.textOf(v, s)
+		return text, err == nil, t.wrap(err)
 	}
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -113,11 +119,30 @@ func (t *textTemplate) render(s *scope) (text string, ok bool, err error) {
 	return b.String(), true, nil
 }
 
+// isFixed reports that there is no expression in it.
+func (t *textTemplate) isFixed() bool {
+	return len(t.parts) == 0 || len(t.parts) == 1 && t.parts[0].x == nil
+}
+
 func (t *textTemplate) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", t.field, err)
+}
+
+// appendJSON writes the value; what is kept as it would be written is not read for that.
+func (x *expression) appendJSON(b []byte, s *scope) ([]byte, error) {
+	if x.stored != nil {
+		if raw := x.stored(s); asWritten(raw) {
+			return append(b, raw...), nil
+		}
+	}
+	v, err := x.value(s)
+	if err != nil {
+		return nil, err
+	}
+	return appendJSON(b, v), nil
 }
 
 // text computes the expression as a part of a text.
@@ -126,6 +151,11 @@ func (x *expression) text(s *scope) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return x.textOf(v, s)
+}
+
+// textOf is the text of its value.
+func (x *expression) textOf(v any, s *scope) (string, error) {
 	text, err := textOf(v)
 	if err != nil {
 		return "", fmt.Errorf("${%s} %w", x.shown(), err)
@@ -142,11 +172,15 @@ type valueTemplate struct {
 	items []valueTemplate // of an object or a list
 	typ   *typ
 	field string
+	room  int // about how long it gets, in bytes
 }
+
+// roomOfValue is how much longer than its text a value is taken to be, in bytes.
+const roomOfValue = 16
 
 // value compiles JSON; nil when there are problems.
 func (c *checker) value(n *node, field string, env *env) *valueTemplate {
-	t := &valueTemplate{field: field, typ: anyType}
+	t := &valueTemplate{field: field, typ: anyType, room: roomOfValue + len(n.text)}
 	switch n.kind {
 	case nullNode:
 		t.raw, t.typ = []byte("null"), nilType
@@ -211,10 +245,12 @@ func (c *checker) container(n *node, t *valueTemplate, env *env) *valueTemplate 
 		}
 		if n.kind == objectNode {
 			t.names = append(t.names, appendText(nil, n.keys[i].text))
+			t.room += len(t.names[len(t.names)-1]) + 1
 			t.typ.fields[n.keys[i].text] = v.typ
 			t.typ.secret = t.typ.secret || v.typ.secret
 		}
 		t.items = append(t.items, *v)
+		t.room += v.room + 1
 		fixed = fixed && v.raw != nil
 	}
 	if !good {
@@ -226,17 +262,25 @@ func (c *checker) container(n *node, t *valueTemplate, env *env) *valueTemplate 
 	return t
 }
 
+// isInput reports that it is the input of the run and nothing else.
+func (t *valueTemplate) isInput() bool { return t.x != nil && t.x.isInput }
+
+// render makes the JSON.
+func (t *valueTemplate) render(s *scope) ([]byte, error) {
+	return t.append(make([]byte, 0, t.room), s)
+}
+
 // append writes the JSON.
 func (t *valueTemplate) append(b []byte, s *scope) ([]byte, error) {
 	switch {
 	case t.raw != nil:
 		return append(b, t.raw...), nil
 	case t.x != nil:
-		v, err := t.x.value(s)
+		b, err := t.x.appendJSON(b, s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.field, err)
 		}
-		if b = appendJSON(b, v); len(b) > maxRendered {
+		if len(b) > maxRendered {
 			return nil, fmt.Errorf("%s: makes more than %d bytes", t.field, maxRendered)
 		}
 		return b, nil

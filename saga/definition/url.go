@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -177,9 +178,16 @@ var (
 	errDotSegment   = errors.New("makes a segment . or .. of the path")
 )
 
+// isFixed reports that there is no expression in it.
+func (t *urlTemplate) isFixed() bool {
+	is := func(p part) bool { return p.x != nil }
+	return !slices.ContainsFunc(t.path, is) && !slices.ContainsFunc(t.query, is)
+}
+
 // render makes the URL. Values are escaped, so that they end no segment and no value.
 func (t *urlTemplate) render(s *scope, extra url.Values) (string, error) {
 	var b strings.Builder
+	b.Grow(len(t.base) + 64)
 	b.WriteString(t.base)
 	if err := t.renderPath(&b, s); err != nil {
 		return "", fmt.Errorf("%s: %w", t.field, err)
@@ -210,11 +218,12 @@ func (t *urlTemplate) render(s *scope, extra url.Values) (string, error) {
 	return b.String(), nil
 }
 
+// renderPath appends the path to the base.
 func (t *urlTemplate) renderPath(b *strings.Builder, s *scope) error {
-	var path strings.Builder
+	from := b.Len()
 	for _, p := range t.path {
 		if p.x == nil {
-			path.WriteString(p.literal)
+			b.WriteString(p.literal)
 			continue
 		}
 		text, err := p.x.text(s)
@@ -224,13 +233,12 @@ func (t *urlTemplate) renderPath(b *strings.Builder, s *scope) error {
 		if text == "" {
 			return fmt.Errorf("${%s} %w", p.x.shown(), errEmptySegment)
 		}
-		path.WriteString(url.PathEscape(text))
+		b.WriteString(url.PathEscape(text))
 	}
-	for segment := range strings.SplitSeq(path.String(), "/") {
+	for segment := range strings.SplitSeq(b.String()[from:], "/") {
 		if plain, err := url.PathUnescape(segment); err != nil || plain == "." || plain == ".." {
 			return errDotSegment // callees take %2e for a dot
 		}
 	}
-	b.WriteString(path.String())
 	return nil
 }

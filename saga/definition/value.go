@@ -69,7 +69,8 @@ func appendJSON(b []byte, v any) []byte {
 		return append(b, ']')
 	case map[string]any:
 		b = append(b, '{')
-		for i, k := range sortedKeys(v) {
+		var room [8]string
+		for i, k := range appendSorted(room[:0], v) {
 			if i > 0 {
 				b = append(b, ',')
 			}
@@ -84,7 +85,11 @@ func appendJSON(b []byte, v any) []byte {
 }
 
 func sortedKeys[T any](m map[string]T) []string {
-	keys := make([]string, 0, len(m))
+	return appendSorted(make([]string, 0, len(m)), m)
+}
+
+// appendSorted appends the keys to none.
+func appendSorted[T any](keys []string, m map[string]T) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}
