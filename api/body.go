@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -78,24 +79,31 @@ func (s *Server) jsonBody(c echo.Context) ([]byte, error) {
 // checkContentType wants exactly one Content-Type, of JSON in UTF-8, and no
 // encoding.
 func checkContentType(r *http.Request) error {
-	given := r.Header.Values("Content-Type")
-	bad := problem.New(problem.UnsupportedMediaType, "").At("Content-Type")
-	if len(given) != 1 {
-		return bad
+	given := r.Header["Content-Type"]
+	if len(given) != 1 || !isJSON(given[0]) {
+		return problem.New(problem.UnsupportedMediaType, "").At("Content-Type")
 	}
-	media, params, err := mime.ParseMediaType(given[0])
-	if err != nil || media != "application/json" {
-		return bad
-	}
-	for name, value := range params {
-		if name != "charset" || !strings.EqualFold(value, "utf-8") {
-			return bad
-		}
-	}
-	if len(r.Header.Values("Content-Encoding")) > 0 {
+	if len(r.Header["Content-Encoding"]) > 0 {
 		return problem.New(problem.UnsupportedMediaType, "an encoded body is not read").At("Content-Encoding")
 	}
 	return nil
+}
+
+// isJSON accepts the media type of JSON in UTF-8.
+func isJSON(contentType string) bool {
+	if contentType == "application/json" {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || media != "application/json" {
+		return false
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return false
+		}
+	}
+	return true
 }
 
 // readBody reads within the limits of size and time. After a whole body there is
@@ -110,20 +118,34 @@ func (s *Server) readBody(c echo.Context) ([]byte, error) {
 		return nil, tooLarge(b.limit)
 	}
 	s.readBy(c.Response(), s.deps.BodyTime)
-	raw, err := io.ReadAll(b)
-	var large *http.MaxBytesError
-	var netErr net.Error
-	switch {
-	case err == nil:
+	raw, err := b.all(r.ContentLength)
+	if err == nil {
 		s.readBy(c.Response(), 0)
 		return raw, nil
-	case errors.As(err, &large):
+	}
+	var netErr net.Error
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, tooLarge(b.limit)
-	case errors.As(err, &netErr) && netErr.Timeout():
+	}
+	if errors.As(err, &netErr) && netErr.Timeout() {
 		return nil, problem.New(problem.RequestTimeout,
 			fmt.Sprintf("the body must arrive within %v", s.deps.BodyTime))
 	}
 	return nil, problem.New(problem.BadRequest, "the body could not be read to its end")
+}
+
+// smallBody is up to what size a body is believed to have the length that it says.
+const smallBody = 64 << 10
+
+// all reads the whole body. For a large one memory is taken as it arrives.
+func (b *body) all(length int64) ([]byte, error) {
+	if length <= 0 || length > smallBody {
+		return io.ReadAll(b)
+	}
+	var buf bytes.Buffer
+	buf.Grow(int(length) + bytes.MinRead)
+	_, err := buf.ReadFrom(b)
+	return buf.Bytes(), err
 }
 
 func tooLarge(limit int64) error {
@@ -141,68 +163,54 @@ func decodeStrict(raw []byte, dst any) error {
 	if hasLoneSurrogate(raw) {
 		return problem.New(problem.InvalidJSON, `an escape \u names half a character`)
 	}
-	if err := checkMembers(raw, membersOf(dst)); err != nil {
-		return err
+	err, known := json.Unmarshal(raw, dst), membersOf(dst)
+	wrong := error(nil)
+	if _, broken := errors.AsType[*json.SyntaxError](err); broken {
+		wrong = checkBroken(raw, known)
+	} else {
+		wrong = checkMembers(raw, known)
 	}
-	err := json.Unmarshal(raw, dst)
+	if wrong != nil {
+		return wrong
+	}
 	if typ, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		member := typ.Field[strings.LastIndexByte(typ.Field, '.')+1:]
 		return invalidField(member,
 			fmt.Sprintf("it is %s and must be %s", given(typ.Value), jsonName(typ.Type)))
 	}
 	if err != nil {
-		return problem.New(problem.InvalidJSON, "the body is not one JSON object")
+		return notOneObject()
 	}
 	return nil
 }
 
-// membersOf lists the names of a struct's members.
-func membersOf(dst any) map[string]bool {
-	names := map[string]bool{}
-	addMembers(names, reflect.TypeOf(dst).Elem())
-	return names
-}
-
-func addMembers(names map[string]bool, t reflect.Type) {
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous && name == "" {
-			addMembers(names, f.Type)
-			continue
-		}
-		names[name] = true
-	}
-}
-
-// checkMembers walks over the outermost object.
-func checkMembers(raw []byte, known map[string]bool) error {
-	invalid := problem.New(problem.InvalidJSON, "the body is not one JSON object")
+// checkBroken is checkMembers for what is no JSON: what is wrong first is told.
+func checkBroken(raw []byte, known []string) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return invalid
+		return notOneObject()
 	}
 	seen := map[string]bool{}
 	for d.More() {
 		t, err := d.Token()
 		name, ok := t.(string)
 		if err != nil || !ok {
-			return invalid
+			return notOneObject()
 		}
-		if !known[name] {
-			return problem.New(problem.UnknownField, "the member is not one of this request").
-				At(cutText(name))
+		if !slices.Contains(known, name) {
+			return unknownMember(name)
 		}
 		if seen[name] {
-			return problem.New(problem.InvalidJSON, "a member is given more than once").At(name)
+			return doubledMember(name)
 		}
 		seen[name] = true
 		var skip json.RawMessage
 		if err := d.Decode(&skip); err != nil {
-			return invalid
+			return notOneObject()
 		}
 	}
 	if _, err := d.Token(); err != nil {
-		return invalid
+		return notOneObject()
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return problem.New(problem.InvalidJSON, "data follows the JSON object")
@@ -213,7 +221,7 @@ func checkMembers(raw []byte, known map[string]bool) error {
 // hasLoneSurrogate finds escapes of half a character. A backslash stands only
 // inside the texts of JSON.
 func hasLoneSurrogate(raw []byte) bool {
-	for i := 0; i < len(raw); i++ {
+	for i := max(bytes.IndexByte(raw, '\\'), 0); i < len(raw); i++ {
 		if raw[i] != '\\' {
 			continue
 		}

@@ -126,10 +126,6 @@ func (in *startRequest) key(h http.Header) (string, error) {
 	return key, nil
 }
 
-// maxNested is how deep the JSON of a request may be nested that is kept: there are
-// readers that give up on more.
-const maxNested = 100
-
 // givenJSON is a value of a request in its shortest form; null and nothing are nil.
 // Members of one name in one object are refused: readers differ in which they take. So
 // is what is no UTF-8 or nested too deep.
@@ -140,55 +136,20 @@ func givenJSON(param string, raw json.RawMessage) ([]byte, error) {
 	if !utf8.Valid(raw) {
 		return nil, problem.New(problem.InvalidJSON, "it is not UTF-8").At(param)
 	}
-	name, twice, deepest := doubled(raw)
+	member, twice, deepest, spaced := doubled(raw)
 	switch {
 	case deepest > maxNested:
 		return nil, invalidField(param, fmt.Sprintf("it is nested deeper than %d", maxNested))
 	case twice:
-		return nil, invalidField(param, "the member "+cutText(name)+" is given more than once in one object")
+		return nil, invalidField(param, "the member "+cutText(member)+" is given more than once in one object")
+	case !spaced:
+		return raw, nil
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
 		return nil, problem.New(problem.InvalidJSON, "").At(param)
 	}
 	return b.Bytes(), nil
-}
-
-// doubled finds a member that an object of valid JSON has twice, and how deep it is
-// nested, which is read to maxNested only.
-func doubled(raw []byte) (name string, twice bool, deepest int) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var open []map[string]bool // of an array nil
-	isName := true             // what comes next in an object
-	for {
-		t, err := d.Token()
-		if err != nil {
-			return "", false, deepest // io.EOF: the JSON is valid
-		}
-		in := len(open) > 0 && open[len(open)-1] != nil
-		if text, ok := t.(string); ok && in && isName {
-			if seen := open[len(open)-1]; seen[text] {
-				return text, true, deepest
-			} else {
-				seen[text] = true
-			}
-			isName = false
-			continue
-		}
-		switch t {
-		case json.Delim('{'):
-			open = append(open, map[string]bool{})
-		case json.Delim('['):
-			open = append(open, nil)
-		case json.Delim('}'), json.Delim(']'):
-			open = open[:len(open)-1]
-		}
-		isName = true
-		if deepest = max(deepest, len(open)); deepest > maxNested {
-			return "", false, deepest
-		}
-	}
 }
 
 func readLabels(raw json.RawMessage) (map[string]string, error) {

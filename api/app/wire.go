@@ -110,7 +110,7 @@ func (p *parts) newProxy(a *App, c *config.Config) (*proxy.Proxy, error) {
 	ip := clientIP(c.HTTP.TrustedProxies)
 	cfg := proxy.Config{
 		Claims: p.book, Routes: c.Routes, Principal: p.principal(ip),
-		MaxBody: int64(c.HTTP.MaxBody), // how long it takes is bounded by the server
+		MaxBody:  int64(c.HTTP.MaxBody), // how long it takes is bounded by the server
 		ClientIP: ip, Trusted: trustedPeer(c.HTTP.TrustedProxies), OnRoute: api.SetRoute,
 		Observer: a.metrics, Clock: a.o.Clock, Logger: a.o.Logger, Unsaved: &p.unsaved,
 		Limit: p.guarded,
