@@ -141,7 +141,8 @@ func givenJSON(param string, raw json.RawMessage) ([]byte, error) {
 	case deepest > maxNested:
 		return nil, invalidField(param, fmt.Sprintf("it is nested deeper than %d", maxNested))
 	case twice:
-		return nil, invalidField(param, "the member "+cutText(member)+" is given more than once in one object")
+		return nil, invalidField(param, "the member "+cutText(member)+
+			" is given more than once in one object")
 	case !spaced:
 		return raw, nil
 	}
@@ -165,22 +166,26 @@ func readLabels(raw json.RawMessage) (map[string]string, error) {
 }
 
 // start starts or joins a run. A start that is repeated after its definition has
-// changed still gets its run: it is joined before the input is held against what the
-// definition wants now.
+// changed still gets its run: what is wrong with its input by the definition of now is
+// told only when there is no run to join.
 func (s *Server) start(ctx context.Context, req saga.StartRequest) (saga.Started, error) {
-	if s.sagas.Rules == nil {
-		return s.sagas.Engine.StartRun(ctx, req)
+	prepared, wrong := req, error(nil)
+	if s.sagas.Rules != nil {
+		wrong = s.sagas.Rules.Prepare(ctx, &prepared)
 	}
-	prepared := req
-	if wrong := s.sagas.Rules.Prepare(ctx, &prepared); wrong != nil {
-		req.Join = true
-		st, err := s.sagas.Engine.StartRun(ctx, req)
-		if errors.Is(err, saga.ErrNoRun) || errors.Is(err, saga.ErrConfig) {
-			return st, wrong
+	if wrong == nil {
+		st, err := s.sagas.Engine.StartRun(ctx, prepared)
+		if _, input := errors.AsType[*saga.InputError](err); !input {
+			return st, err
 		}
-		return st, err
+		wrong = err
 	}
-	return s.sagas.Engine.StartRun(ctx, prepared)
+	req.Join = true
+	st, err := s.sagas.Engine.StartRun(ctx, req)
+	if errors.Is(err, saga.ErrNoRun) || errors.Is(err, saga.ErrConfig) {
+		return st, wrong
+	}
+	return st, err
 }
 
 // runAfter returns the run, when the request wishes so after its end, or after it has
@@ -194,6 +199,9 @@ func (s *Server) runAfter(c echo.Context, id string) (*saga.RunView, error) {
 	c.Response().Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
+	if s.sagas.Going != nil {
+		defer context.AfterFunc(s.sagas.Going, cancel)()
+	}
 	v, err := s.sagas.Engine.Wait(ctx, id)
 	switch {
 	case v == nil:

@@ -22,6 +22,9 @@ type Sagas struct {
 	// Callbacks makes and opens the tokens of callback URLs; nil makes one whose
 	// tokens end with the Server.
 	Callbacks *Callbacks
+	// Going ends when no run goes on any more, and with it the wait of whoever waits for
+	// one; nil is never.
+	Going context.Context
 }
 
 // Definitions keeps the documents that sagas are defined by. It is safe for
@@ -45,8 +48,9 @@ type Definitions interface {
 // callbacks. It is safe for concurrent use.
 type DefinitionRules interface {
 	// Prepare checks the input of a start against the document and adds the labels
-	// that it gives. What is wrong is a saga.InputError. A definition that has no
-	// document passes as it is.
+	// that it gives, as far as the engine does not do that by itself for the definition.
+	// What is wrong is a saga.InputError, of either. A definition that has no document
+	// passes as it is.
 	Prepare(ctx context.Context, req *saga.StartRequest) error
 	// ReadCallback says what the body of a callback means for a step. known is false
 	// when no document says so: then the body is read as that of a signal. A body

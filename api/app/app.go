@@ -104,7 +104,8 @@ type App struct {
 	drain     context.Context
 	stopDrain context.CancelFunc
 	draining  chan struct{} // closed when it has begun
-	// sagasRun ends when no run goes on any more.
+	// sagasRun ends when no run goes on any more, and with it the wait of requests that
+	// asked for one (Prefer: wait): what they wait for comes after the next start.
 	sagasRun context.Context
 	sagasEnd context.CancelFunc
 
@@ -184,7 +185,7 @@ type namedListener struct {
 // addServers puts what answers behind each address.
 func (a *App) addServers() {
 	for _, l := range a.listeners {
-		h := a.whileSagasRun(a.parts.api)
+		h := a.parts.api
 		if l.name == "metrics" {
 			h = metricsServer(a.parts.metrics)
 		}

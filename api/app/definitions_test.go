@@ -435,3 +435,29 @@ func work(at, n int, do func(i int)) {
 	}
 	all.Wait()
 }
+
+// A start that is repeated gets its run, also when the definition of now would refuse
+// its input; a new key is refused, with what is wrong.
+func TestARepeatedStartOfAChangedDefinitionIsJoined(t *testing.T) {
+	f := startFiled(t, "")
+	const steps = "steps: [{name: word, await: {for: 24h}, nothing_to_undo: true}]\n"
+	start := func(key string) (int, map[string]any) {
+		return f.send(http.MethodPost, "/v1/runs", "application/json",
+			`{"definition":"pay","key":"`+key+`","input":{"order":"o-1"}}`)
+	}
+	f.post("name: pay\ninput: {order: string}\n" + steps)
+	status, first := start("k")
+	if status != http.StatusCreated {
+		t.Fatalf("%d %v", status, first)
+	}
+	if status, answer := f.post("name: pay\ninput: {order: string, cents: int}\n" + steps); status != 201 {
+		t.Fatalf("%d %v", status, answer)
+	}
+	if status, again := start("k"); status != http.StatusOK || again["id"] != first["id"] {
+		t.Errorf("again: %d %v", status, again)
+	}
+	status, refused := start("new")
+	if status != http.StatusBadRequest || refused["param"] != "input.cents" {
+		t.Errorf("a new key: %d %v", status, refused)
+	}
+}

@@ -14,7 +14,7 @@ import (
 // api is what the API works with.
 func (s *sagas) api(a *App) *api.Sagas {
 	d := documents{book: s.book, app: a}
-	return &api.Sagas{Engine: s.engine, Definitions: d, Rules: d, Callbacks: s.callbacks}
+	return &api.Sagas{Engine: s.engine, Definitions: d, Rules: d, Callbacks: s.callbacks, Going: a.sagasRun}
 }
 
 // documents shows the book of definitions to the API, in its words.
@@ -84,8 +84,12 @@ func (d documents) Versions(ctx context.Context, name string) ([]api.Definition,
 	}
 }
 
-// Prepare implements [api.DefinitionRules].
+// Prepare implements [api.DefinitionRules]. The engine checks the starts of documents
+// that it knows; what it cannot tell is that a version is kept and cannot be used.
 func (d documents) Prepare(_ context.Context, req *saga.StartRequest) error {
+	if d.book.Document(req.Definition, req.Version) != nil {
+		return nil
+	}
 	return asAPI(d.book.Prepare(req))
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -284,18 +283,4 @@ func (a *App) serveSagas(ctx context.Context) error {
 		}
 	})
 	return a.parts.sagas.engine.Serve(ctx)
-}
-
-// whileSagasRun ends the wait of requests that asked for one (Prefer: wait) when no
-// run goes on any more: what they wait for comes after the next start.
-func (a *App) whileSagasRun(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.Header.Values("Prefer")) > 0 {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			defer context.AfterFunc(a.sagasRun, cancel)()
-			r = r.WithContext(ctx)
-		}
-		next.ServeHTTP(w, r)
-	})
 }
