@@ -155,3 +155,18 @@ func benchedDeps(b *testing.B) Deps {
 		return "a-secret-of-the-gateway", nil
 	}}
 }
+
+func BenchmarkPrepare(b *testing.B) {
+	d, problems := Parse([]byte("name: a\ninput: {order: string, cents: int}\nsteps:\n- {name: b, call: "+
+		"{url: 'http://h/'}}\n"), Options{})
+	if err := problems.Err(); err != nil {
+		b.Fatal(err)
+	}
+	req := saga.StartRequest{Key: "order-1234567890", Input: []byte(`{"order":"o-1234567890","cents":4999}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := d.Prepare(&req); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -96,6 +96,9 @@ func maskOf(secrets []string) *redact.Mask {
 // that is not seen, or that turns round what stands beside it.
 func printable(name string) string {
 	for _, c := range name {
+		if c >= ' ' && c <= '~' {
+			continue
+		}
 		if unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return "has a character that is not seen or that turns text round; leave it out"
 		}

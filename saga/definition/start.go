@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -71,7 +72,7 @@ func (d *Document) Prepare(req *saga.StartRequest) error {
 				"bytes",
 				l.name, saga.MaxRunKey)}
 		case ok && text != "":
-			labels[l.name] = text
+			labels[l.name] = strings.Clone(text) // it may be a piece of the input, which it would keep
 		}
 	}
 	maps.Copy(labels, req.Labels)

@@ -83,32 +83,31 @@ func parseType(s string) (*typ, error) {
 	return &t, nil
 }
 
-// fits checks a value of the input. It returns what is wrong with it, and with which
-// part of it.
-func (t *typ) fits(v any, field string) (at, problem string) {
+// fits checks a value of the input. It returns what is wrong with it, or nothing.
+func (t *typ) fits(v any) (problem string) {
 	if v == nil {
 		if t.maybe || t.kind == anyKind {
-			return "", ""
+			return ""
 		}
-		return field, "is missing; it is " + t.kind.String()
+		return "is missing; it is " + t.kind.String()
 	}
 	switch n := v.(type) {
 	case json.Number:
 		if t.kind == numberKind {
-			return field, t.numberProblem(string(n))
+			return t.numberProblem(string(n))
 		}
 	case string:
 		if t.amount {
 			if !plainDecimal(n) {
-				return field, "is no decimal; write it as 12.50 or \"12.50\""
+				return "is no decimal; write it as 12.50 or \"12.50\""
 			}
-			return field, t.numberProblem(n)
+			return t.numberProblem(n)
 		}
 	}
 	if got := kindOfValue(v); !t.is(got) {
-		return field, fmt.Sprintf("is %s; it must be %s", got, t.want())
+		return fmt.Sprintf("is %s; it must be %s", got, t.want())
 	}
-	return "", ""
+	return ""
 }
 
 // misfit is what is wrong with a part of a value.
@@ -117,11 +116,11 @@ type misfit struct{ field, problem string }
 // misfits checks a value of the input and, when that is an object whose fields are
 // declared, each of them.
 func (t *typ) misfits(v any, field string) (out []misfit) {
-	if at, problem := t.fits(v, field); problem != "" {
-		return []misfit{{at, problem}}
+	if problem := t.fits(v); problem != "" {
+		return []misfit{{field, problem}}
 	}
 	m, ok := v.(map[string]any)
-	if !ok || t.fields == nil {
+	if !ok || t.fields == nil || t.hold(m) {
 		return nil
 	}
 	names := sortedKeys(t.fields)
@@ -135,6 +134,22 @@ func (t *typ) misfits(v any, field string) (out []misfit) {
 		}
 	}
 	return out
+}
+
+// hold reports that each of the declared fields fits, and that there are no others; where
+// it is false misfits has yet to look.
+func (t *typ) hold(m map[string]any) bool {
+	for name, f := range t.fields {
+		if f.fields != nil || f.fits(m[name]) != "" {
+			return false
+		}
+	}
+	for name := range m {
+		if t.fields[name] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *typ) want() string {
