@@ -108,7 +108,7 @@ func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return string(appendInstant(nil, t))
 }
 
 func sha(b []byte) [32]byte { return sha256.Sum256(b) }

@@ -26,13 +26,6 @@ type runFilter struct {
 	Until      string `json:"until"`
 }
 
-// runPage is the answer of GET /v1/runs.
-type runPage struct {
-	Runs       []*runView `json:"runs"`
-	Next       string     `json:"next,omitempty"`
-	NextCursor string     `json:"next_cursor,omitempty"`
-}
-
 // listRuns answers GET /v1/runs.
 func (s *Server) listRuns(c echo.Context) error {
 	f := runFilter{State: c.QueryParam("state"), Definition: c.QueryParam("definition"),
@@ -52,20 +45,28 @@ func (s *Server) listRuns(c echo.Context) error {
 	if q.Cursor, err = s.cursors.open(c.QueryParam("cursor"), f.sum(q.Principal)); err != nil {
 		return err
 	}
-	out := runPage{Runs: []*runView{}}
+	o := jsonOut{}
+	o.open('{')
+	o.name("runs")
+	o.open('[')
+	who := caller(c)
 	next, err := s.fillRuns(c.Request().Context(), q, limit, func(v *saga.RunView) {
-		out.Runs = append(out.Runs, viewRun(v, seesRunContent(caller(c), v)).brief())
+		appendRun(&o, v, runShow{content: seesRunContent(who, v), brief: true})
 	})
 	if err != nil {
 		return err
 	}
+	o.end(']')
 	if next != "" {
-		if out.NextCursor, err = s.cursors.seal(next, f.sum(q.Principal)); err != nil {
+		cursor, err := s.cursors.seal(next, f.sum(q.Principal))
+		if err != nil {
 			return err
 		}
-		out.Next = nextURL(c, out.NextCursor)
+		o.text("next", nextURL(c, cursor))
+		o.text("next_cursor", cursor)
 	}
-	return s.json(c, http.StatusOK, out)
+	o.end('}')
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, o.bytes())
 }
 
 // fillRuns gives runs to take until there are limit of them or enough was looked at,

@@ -61,7 +61,8 @@ func (s *Server) startRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.runAfter(c, st.Run)
+	wish := preferred(c.Request().Header)
+	v, err := s.runAfter(c, st.Run, wish)
 	if errors.Is(err, saga.ErrNoRun) && st.Joined { // it is no longer kept
 		v, err = s.sagas.Engine.FindKey(ctx, saga.RunKey{Principal: req.Principal,
 			Definition: req.Definition, Key: req.Key})
@@ -76,7 +77,7 @@ func (s *Server) startRun(c echo.Context) error {
 			h.Set(replayedHeader, "true")
 		}
 	}
-	return s.showRun(c, status, v)
+	return s.showRun(c, status, v, wish)
 }
 
 // request turns the body and the header into a start for principal.
@@ -190,14 +191,13 @@ func (s *Server) start(ctx context.Context, req saga.StartRequest) (saga.Started
 
 // runAfter returns the run, when the request wishes so after its end, or after it has
 // come to need a person.
-func (s *Server) runAfter(c echo.Context, id string) (*saga.RunView, error) {
+func (s *Server) runAfter(c echo.Context, id string, wish preference) (*saga.RunView, error) {
 	ctx := c.Request().Context()
-	wait, ok := preferredWait(c.Request().Header)
-	if !ok {
+	if wish.wait == 0 {
 		return s.sagas.Engine.Get(ctx, id)
 	}
-	c.Response().Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
-	ctx, cancel := context.WithTimeout(ctx, wait)
+	c.Response().Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wish.wait/time.Second)))
+	ctx, cancel := context.WithTimeout(ctx, wish.wait)
 	defer cancel()
 	if s.sagas.Going != nil {
 		defer context.AfterFunc(s.sagas.Going, cancel)()
@@ -217,24 +217,34 @@ func (s *Server) runAfter(c echo.Context, id string) (*saga.RunView, error) {
 	return v, nil
 }
 
-// preferredWait reads "wait" of the header Prefer, RFC 7240. What cannot be honoured
-// is ignored, as that says; more than MaxRunWait is that.
-func preferredWait(h http.Header) (time.Duration, bool) {
-	for _, value := range h.Values("Prefer") {
+// preference is what a request wishes of the answer with a run.
+type preference struct {
+	wait    time.Duration // for the end of the run; 0 is not at all
+	minimal bool          // to see only what names the run and says how it stands
+}
+
+// preferred reads the header Prefer, RFC 7240, of which "wait" and "return" are known;
+// the first of each counts. What cannot be honoured is ignored, as that says; a wait of
+// more than MaxRunWait is that.
+func preferred(h http.Header) (wish preference) {
+	waits, returns := false, false
+	for _, value := range h["Prefer"] {
 		for part := range strings.SplitSeq(value, ",") {
 			part, _, _ = strings.Cut(part, ";")
 			name, text, _ := strings.Cut(part, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
+			name, text = strings.TrimSpace(name), strings.Trim(strings.TrimSpace(text), `"`)
+			switch {
+			case !waits && strings.EqualFold(name, "wait"):
+				waits = true
+				if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+					wish.wait = min(seconds(int64(n)), MaxRunWait)
+				}
+			case !returns && strings.EqualFold(name, "return"):
+				returns, wish.minimal = true, strings.EqualFold(text, "minimal")
 			}
-			n, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(text), `"`), 10, 31)
-			if err != nil || n == 0 {
-				return 0, false
-			}
-			return min(seconds(int64(n)), MaxRunWait), true
 		}
 	}
-	return 0, false
+	return wish
 }
 
 // getRun answers GET /v1/runs/{id}.
@@ -243,8 +253,9 @@ func (s *Server) getRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, waits := preferredWait(c.Request().Header); waits {
-		if v, err = s.runAfter(c, v.Run); err != nil {
+	wish := preferred(c.Request().Header)
+	if wish.wait > 0 {
+		if v, err = s.runAfter(c, v.Run, wish); err != nil {
 			return err
 		}
 	}
@@ -253,14 +264,37 @@ func (s *Server) getRun(c echo.Context) error {
 		c.Response().Header().Set("ETag", tag)
 		return c.NoContent(http.StatusNotModified)
 	}
-	return s.showRun(c, http.StatusOK, v)
+	return s.showRun(c, http.StatusOK, v, wish)
 }
 
-func (s *Server) showRun(c echo.Context, status int, v *saga.RunView) error {
+// showRun answers with a run, or, if that is the wish, with as little of it as says how
+// it stands.
+func (s *Server) showRun(c echo.Context, status int, v *saga.RunView, wish preference) error {
+	h := c.Response().Header()
 	if tag := runETag(v); tag != "" {
-		c.Response().Header().Set("ETag", tag)
+		h.Set("ETag", tag)
 	}
-	return s.json(c, status, viewRun(v, seesRunContent(caller(c), v)))
+	o, content := jsonOut{b: make([]byte, 0, roomForRun(v))}, seesRunContent(caller(c), v)
+	if wish.minimal {
+		applied := "return=minimal"
+		if wish.wait > 0 {
+			applied = h.Get("Preference-Applied") + ", " + applied
+		}
+		h.Set("Preference-Applied", applied)
+		appendMinimalRun(&o, v, content)
+	} else {
+		appendRun(&o, v, runShow{content: content})
+	}
+	if o.err != nil {
+		return fmt.Errorf("api: encode a run: %w", o.err)
+	}
+	return c.Blob(status, echo.MIMEApplicationJSON, o.bytes())
+}
+
+// roomForRun is what most answers with a run need, in bytes.
+func roomForRun(v *saga.RunView) int {
+	const run, step, entry = 512, 256, 96
+	return run + step*len(v.State.Steps) + entry*len(v.History) + len(v.Input)
 }
 
 // runETag is the revision, and how many corrections and contradictions an ended run has.

@@ -80,7 +80,7 @@ func (s *Server) operate(verb machine.Verb) echo.HandlerFunc {
 		if err != nil {
 			return aboutRun(c, err)
 		}
-		return s.showRun(c, http.StatusOK, v)
+		return s.showRun(c, http.StatusOK, v, preference{})
 	}
 }
 
@@ -109,12 +109,13 @@ func (s *Server) rerun(c echo.Context) error {
 	if err != nil {
 		return aboutRun(c, err)
 	}
-	v, err := s.runAfter(c, st.Run)
+	wish := preferred(c.Request().Header)
+	v, err := s.runAfter(c, st.Run, wish)
 	if err != nil {
 		return err
 	}
 	c.Response().Header().Set("Location", runsPath+st.Run)
-	return s.showRun(c, http.StatusCreated, v)
+	return s.showRun(c, http.StatusCreated, v, wish)
 }
 
 // aboutRun names the run in a problem that it causes.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 
@@ -9,146 +8,213 @@ import (
 	"onced/saga/machine"
 )
 
-// runView is a run in JSON. What only those may see who see content is marked.
-type runView struct {
-	ID          string            `json:"id"`
-	Definition  string            `json:"definition"`
-	Version     string            `json:"version,omitempty"`
-	Principal   string            `json:"principal,omitempty"`
-	Key         string            `json:"key"`
-	Round       uint64            `json:"round"`
-	State       string            `json:"state"`
-	Revision    uint64            `json:"revision,omitempty"`
-	Expired     bool              `json:"expired,omitempty"`
-	Parent      string            `json:"parent,omitempty"`
-	Link        string            `json:"link,omitempty"`
-	Corrections []correctionView  `json:"corrections,omitempty"`
-	Contradicts []contradictView  `json:"contradictions,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	CreatedAt   string            `json:"created_at,omitempty"`
-	UpdatedAt   string            `json:"updated_at,omitempty"`
-	EndedAt     string            `json:"ended_at,omitempty"`
-	DeadlineAt  string            `json:"deadline_at,omitempty"`
-	Undoing     bool              `json:"undoing,omitempty"`
-	Cause       string            `json:"cause,omitempty"`
-	FailedStep  string            `json:"failed_step,omitempty"`
-	Hold        string            `json:"hold,omitempty"`
-	HoldStep    string            `json:"hold_step,omitempty"`
-	Reason      string            `json:"reason,omitempty"` // content
-	Next        *nextView         `json:"next,omitempty"`
-	WakesAt     string            `json:"wakes_at,omitempty"`
-	Steps       []stepView        `json:"steps,omitempty"`
-	Input       json.RawMessage   `json:"input,omitempty"` // content
-	History     []historyView     `json:"history,omitempty"`
-	Dropped     int               `json:"history_dropped,omitempty"`
+// runShow says how much of a run is shown.
+type runShow struct {
+	// content adds what went in and came out of it, and what callees and people said.
+	content bool
+	// brief leaves out what makes a page large.
+	brief bool
 }
 
-type correctionView struct {
-	Step string `json:"step"`
-	Run  string `json:"run"`
-}
-
-// contradictView is a word that denies the end of the run.
-type contradictView struct {
-	Step    string `json:"step"`
-	Outcome string `json:"outcome"`
-	At      string `json:"at"`
-}
-
-// nextView is the call that a run wants next.
-type nextView struct {
-	Step string `json:"step"`
-	Call string `json:"call"` // action, undo or check
-	Try  int    `json:"try,omitempty"`
-	At   string `json:"at,omitempty"`
-}
-
-type stepView struct {
-	Name        string          `json:"name"`
-	State       string          `json:"state"`
-	Undo        string          `json:"undo,omitempty"`
-	UndoNumber  int             `json:"undo_number,omitempty"`
-	InDoubt     bool            `json:"in_doubt,omitempty"`
-	TimedOut    bool            `json:"timed_out,omitempty"`
-	Sends       int             `json:"sends"`
-	Tries       int             `json:"tries"`
-	Looks       int             `json:"looks,omitempty"`
-	UndoSends   int             `json:"undo_sends,omitempty"`
-	UndoTries   int             `json:"undo_tries,omitempty"`
-	FirstSendAt string          `json:"first_send_at,omitempty"`
-	LastSendAt  string          `json:"last_send_at,omitempty"`
-	UndoneAt    string          `json:"undone_at,omitempty"`
-	NextAt      string          `json:"next_at,omitempty"`
-	Code        string          `json:"code,omitempty"`
-	Error       string          `json:"error,omitempty"`  // content: the last reply
-	Output      json.RawMessage `json:"output,omitempty"` // content
-	Signal      *signalView     `json:"signal,omitempty"`
-}
-
-type signalView struct {
-	Outcome string          `json:"outcome"`
-	Data    json.RawMessage `json:"data,omitempty"` // content
-}
-
-type historyView struct {
-	At   string `json:"at"`
-	What string `json:"what"`
-	Step string `json:"step,omitempty"`
-	Text string `json:"text,omitempty"` // content
-}
-
-// viewRun shows a run; content adds what went in and came out of it, and what callees
-// and people said.
-func viewRun(v *saga.RunView, content bool) *runView {
+// appendRun shows a run: the schema Run. Members that are not required are left out
+// when there is nothing to show.
+func appendRun(o *jsonOut, v *saga.RunView, show runShow) {
 	s := &v.State
-	out := &runView{ID: v.Run, Definition: v.Definition, Version: v.Version, Principal: v.Principal,
-		Key: v.Key, Round: v.Round, State: s.Status.String(), Revision: v.Revision,
-		Expired: v.Revision == 0, Parent: v.Parent, Link: v.Link, Labels: v.Labels,
-		CreatedAt: instant(v.Created), UpdatedAt: instant(v.Updated), EndedAt: instant(v.Ended),
-		DeadlineAt: instant(s.Deadline), Undoing: s.Back && !s.Status.Terminal(),
-		Cause: s.Cause.String(), Hold: s.Hold.String(),
-		FailedStep: stepName(s, s.Failed),
-		HoldStep:   stepName(s, s.HoldStep), Dropped: v.Dropped}
-	for _, step := range slices.Sorted(maps.Keys(v.Corrections)) {
-		out.Corrections = append(out.Corrections, correctionView{Step: step, Run: v.Corrections[step]})
+	o.open('{')
+	o.text("id", v.Run)
+	o.text("definition", v.Definition)
+	o.given("version", v.Version)
+	o.given("principal", v.Principal)
+	o.text("key", v.Key)
+	o.uint("round", v.Round)
+	o.text("state", s.Status.String())
+	if v.Revision == 0 {
+		o.flag("expired", true)
+	} else {
+		o.uint("revision", v.Revision)
 	}
-	for _, step := range slices.Sorted(maps.Keys(v.Contradictions)) {
-		x := v.Contradictions[step]
-		out.Contradicts = append(out.Contradicts, contradictView{Step: step, Outcome: x.Outcome.String(),
-			At: instant(x.At)})
+	o.given("parent", v.Parent)
+	o.given("link", v.Link)
+	appendLate(o, v)
+	appendLabels(o, v.Labels)
+	o.when("created_at", v.Created)
+	o.when("updated_at", v.Updated)
+	o.when("ended_at", v.Ended)
+	o.when("deadline_at", s.Deadline)
+	o.flag("undoing", s.Back && !s.Status.Terminal())
+	o.given("cause", s.Cause.String())
+	o.given("failed_step", stepName(s, s.Failed))
+	o.given("hold", s.Hold.String())
+	o.given("hold_step", stepName(s, s.HoldStep))
+	if show.content {
+		o.given("reason", reasonOf(v))
 	}
-	switch {
-	case v.Next.Kind != 0:
-		out.Next = &nextView{Step: stepName(s, v.Next.Step+1), Call: v.Next.Kind.String(), Try: v.Next.Try,
-			At: instant(v.NextAt)}
-	case !v.NextAt.IsZero():
-		out.WakesAt = instant(v.NextAt)
-	}
-	for i := range s.Steps {
-		step := viewStep(&s.Steps[i], content)
-		if s.Status.Terminal() || s.Hold != machine.HoldNone || !open(&s.Steps[i]) {
-			step.NextAt = "" // it is past
+	appendNext(o, v)
+	appendSteps(o, s, show)
+	if !show.brief {
+		if show.content {
+			o.raw("input", v.Input)
 		}
-		out.Steps = append(out.Steps, step)
+		appendHistory(o, v.History, show)
 	}
-	for _, h := range v.History {
-		x := historyView{At: instant(h.At), What: h.Note.String(), Step: h.Step}
-		if h.Note == machine.NoteEnd { // it is about the run
-			x.Step = ""
-		}
-		if content {
-			x.Text = h.Text
-		}
-		out.History = append(out.History, x)
-	}
-	if content {
-		out.Input, out.Reason = v.Input, reasonOf(v)
-	}
-	return out
+	o.count("history_dropped", v.Dropped)
+	o.end('}')
 }
 
-// open reports that a step goes on by itself.
-func open(st *machine.StepState) bool {
+// appendMinimalRun names a run and says how it stands, as Prefer: return=minimal asks.
+func appendMinimalRun(o *jsonOut, v *saga.RunView, content bool) {
+	s := &v.State
+	o.open('{')
+	o.text("id", v.Run)
+	o.text("definition", v.Definition)
+	o.text("key", v.Key)
+	o.uint("round", v.Round)
+	o.text("state", s.Status.String())
+	o.given("cause", s.Cause.String())
+	o.given("failed_step", stepName(s, s.Failed))
+	o.given("hold", s.Hold.String())
+	if content {
+		o.given("reason", reasonOf(v))
+	}
+	o.end('}')
+}
+
+// appendLate shows what became known after the end.
+func appendLate(o *jsonOut, v *saga.RunView) {
+	if len(v.Corrections) > 0 {
+		o.name("corrections")
+		o.open('[')
+		for _, step := range slices.Sorted(maps.Keys(v.Corrections)) {
+			o.open('{')
+			o.text("step", step)
+			o.text("run", v.Corrections[step])
+			o.end('}')
+		}
+		o.end(']')
+	}
+	if len(v.Contradictions) > 0 { // words that deny the end of the run
+		o.name("contradictions")
+		o.open('[')
+		for _, step := range slices.Sorted(maps.Keys(v.Contradictions)) {
+			x := v.Contradictions[step]
+			o.open('{')
+			o.text("step", step)
+			o.text("outcome", x.Outcome.String())
+			o.instant("at", x.At)
+			o.end('}')
+		}
+		o.end(']')
+	}
+}
+
+func appendLabels(o *jsonOut, labels map[string]string) {
+	if len(labels) == 0 {
+		return
+	}
+	o.name("labels")
+	o.open('{')
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		o.b = append(appendText(o.b, name), ':')
+		o.b = append(appendText(o.b, labels[name]), ',')
+	}
+	o.end('}')
+}
+
+// appendNext shows the call that a run wants next, or when it is woken otherwise.
+func appendNext(o *jsonOut, v *saga.RunView) {
+	if v.Next.Kind == 0 {
+		o.when("wakes_at", v.NextAt)
+		return
+	}
+	o.name("next")
+	o.open('{')
+	o.text("step", stepName(&v.State, v.Next.Step+1))
+	o.text("call", v.Next.Kind.String())
+	o.count("try", v.Next.Try)
+	o.when("at", v.NextAt)
+	o.end('}')
+}
+
+func appendSteps(o *jsonOut, s *machine.State, show runShow) {
+	if len(s.Steps) == 0 {
+		return
+	}
+	o.name("steps")
+	o.open('[')
+	for i := range s.Steps {
+		st := &s.Steps[i]
+		past := s.Status.Terminal() || s.Hold != machine.HoldNone || !goesOn(st)
+		appendStep(o, st, past, show)
+	}
+	o.end(']')
+}
+
+// appendStep shows a step. When past, it does not go on at any time.
+func appendStep(o *jsonOut, st *machine.StepState, past bool, show runShow) {
+	o.open('{')
+	o.text("name", st.Name)
+	o.text("state", st.Status.String())
+	if st.Undo != machine.UndoNone {
+		o.text("undo", st.Undo.String())
+	}
+	o.count("undo_number", st.UndoNo)
+	o.flag("in_doubt", st.Doubt)
+	o.flag("timed_out", st.TimedOut)
+	o.int("sends", st.Sends)
+	o.int("tries", st.Tries)
+	o.count("looks", st.Looks)
+	o.count("undo_sends", st.UndoSends)
+	o.count("undo_tries", st.UndoTries)
+	o.when("first_send_at", st.FirstSend)
+	o.when("last_send_at", st.LastSend)
+	o.when("undone_at", st.UndoneAt)
+	if !past {
+		o.when("next_at", st.NextAt)
+	}
+	o.given("code", st.Code)
+	shown := show.content && !show.brief
+	if show.content {
+		o.given("error", st.Error) // the last reply
+	}
+	if shown {
+		o.raw("output", st.Output)
+	}
+	if st.Signal != machine.OutcomeUnknown {
+		o.name("signal")
+		o.open('{')
+		o.text("outcome", st.Signal.String())
+		if shown {
+			o.raw("data", st.SignalData)
+		}
+		o.end('}')
+	}
+	o.end('}')
+}
+
+func appendHistory(o *jsonOut, history []saga.HistoryEntry, show runShow) {
+	if len(history) == 0 {
+		return
+	}
+	o.name("history")
+	o.open('[')
+	for i := range history {
+		h := &history[i]
+		o.open('{')
+		o.instant("at", h.At)
+		o.text("what", h.Note.String())
+		if h.Note != machine.NoteEnd { // which is about the run
+			o.given("step", h.Step)
+		}
+		if show.content {
+			o.given("text", h.Text)
+		}
+		o.end('}')
+	}
+	o.end(']')
+}
+
+// goesOn reports that a step goes on by itself.
+func goesOn(st *machine.StepState) bool {
 	switch st.Undo {
 	case machine.UndoNone:
 	case machine.UndoDue, machine.UndoStarted:
@@ -176,45 +242,6 @@ func reasonOf(v *saga.RunView) string {
 		}
 	}
 	return s.Reason
-}
-
-// brief leaves out what makes a page large.
-func (v *runView) brief() *runView {
-	v.Input, v.History = nil, nil
-	for i := range v.Steps {
-		if v.Steps[i].Output = nil; v.Steps[i].Signal != nil {
-			v.Steps[i].Signal.Data = nil
-		}
-	}
-	return v
-}
-
-func viewStep(st *machine.StepState, content bool) stepView {
-	out := stepView{Name: st.Name, State: st.Status.String(),
-		Undo:       word(st.Undo != machine.UndoNone, st.Undo),
-		UndoNumber: st.UndoNo, InDoubt: st.Doubt, TimedOut: st.TimedOut, Sends: st.Sends, Tries: st.Tries,
-		Looks: st.Looks, UndoSends: st.UndoSends, UndoTries: st.UndoTries,
-		FirstSendAt: instant(st.FirstSend), LastSendAt: instant(st.LastSend), UndoneAt: instant(st.UndoneAt),
-		NextAt: instant(st.NextAt), Code: st.Code}
-	if st.Signal != machine.OutcomeUnknown {
-		out.Signal = &signalView{Outcome: st.Signal.String()}
-	}
-	if !content {
-		return out
-	}
-	out.Error, out.Output = st.Error, st.Output
-	if out.Signal != nil {
-		out.Signal.Data = st.SignalData
-	}
-	return out
-}
-
-// word is the name of a value that is given; the zero values have names too.
-func word(given bool, name interface{ String() string }) string {
-	if !given {
-		return ""
-	}
-	return name.String()
 }
 
 // stepName is the name of the step that a number from 1 stands for.
