@@ -23,9 +23,9 @@ const (
 
 // namedText is a header, a value of a query or of a form.
 type namedText struct {
-	name      string
-	canonical string // the name of a header as net/http spells it
-	text      *textTemplate
+	name string
+	sent string // the name as it is sent: a header's as net/http spells it, else escaped
+	text *textTemplate
 }
 
 // callDef is one HTTP call of a step.
@@ -84,7 +84,7 @@ func (c *checker) call(s *section, around *env, methods []string) *callDef {
 		"or the body"
 	if n := s.get("url"); n != nil {
 		if d.url = c.url(n, s.path("url"), &path, env); d.url != nil {
-			d.query = c.names(s, "query", env)
+			d.query = c.query(s, "query", env)
 		}
 	} else if s.lacks("url") {
 		c.atf(s.n, s.path("url"), "is missing; a call has a url")
@@ -126,7 +126,7 @@ func (c *checker) content(s *section, d *callDef, env *env) {
 		d.body = c.value(body, s.path("body"), env)
 	}
 	if form != nil {
-		d.form, d.isForm = c.names(s, "form", env), true
+		d.form, d.isForm = c.query(s, "form", env), true
 	}
 }
 
@@ -153,6 +153,17 @@ func (c *checker) names(s *section, key string, env *env) []namedText {
 	return out
 }
 
+// query reads the names and values of a query or a form, in the order in which they are
+// sent.
+func (c *checker) query(s *section, key string, env *env) []namedText {
+	out := c.names(s, key, env)
+	for i := range out {
+		out[i].sent = url.QueryEscape(out[i].name)
+	}
+	slices.SortFunc(out, func(a, b namedText) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
 func (c *checker) headers(s *section, env *env) []namedText {
 	out := c.names(s, "headers", env)
 	seen := map[string]bool{}
@@ -170,7 +181,7 @@ func (c *checker) headers(s *section, env *env) []namedText {
 			c.atf(at, field, "is there twice, in other letters")
 		}
 		seen[name] = true
-		out[i].canonical = name
+		out[i].sent = name
 		for _, p := range h.text.parts {
 			if p.x == nil && !validHeaderText(p.literal) {
 				c.atf(s.n.get("headers").get(h.name), field, "has a line break or another control character")
@@ -288,7 +299,7 @@ func (d *callDef) request(s *scope, t *Target) (*httpstep.Request, error) {
 		return nil, err
 	}
 	for _, h := range d.headers {
-		for _, v := range req.Header[h.canonical] {
+		for _, v := range req.Header[h.sent] {
 			if !validHeaderText(v) {
 				return nil, h.text.broken(s, fmt.Errorf("the value of the header %s has a line break or "+
 					"another control character", h.name))
@@ -300,7 +311,7 @@ func (d *callDef) request(s *scope, t *Target) (*httpstep.Request, error) {
 }
 
 func (d *callDef) renderURL(s *scope) (string, error) {
-	query, err := renderNames(d.query, s)
+	query, err := renderQuery(d.query, s)
 	if err != nil {
 		return "", err
 	}
@@ -320,7 +331,7 @@ func (d *callDef) renderHeaders(req *httpstep.Request, s *scope) error {
 		}
 		if ok {
 			values = append(values, text)
-			req.Header[h.canonical] = values[len(values)-1 : len(values) : len(values)]
+			req.Header[h.sent] = values[len(values)-1 : len(values) : len(values)]
 		}
 	}
 	return nil
@@ -329,11 +340,11 @@ func (d *callDef) renderHeaders(req *httpstep.Request, s *scope) error {
 func (d *callDef) renderContent(req *httpstep.Request, s *scope) (err error) {
 	switch {
 	case d.isForm:
-		form, err := renderNames(d.form, s)
+		form, err := renderQuery(d.form, s)
 		if err != nil {
 			return err
 		}
-		req.Body = []byte(form.Encode())
+		req.Body = []byte(form)
 		if req.Header.Get("Content-Type") == "" {
 			if req.Header == nil {
 				req.Header = http.Header{}
@@ -351,22 +362,26 @@ func (d *callDef) renderContent(req *httpstep.Request, s *scope) (err error) {
 	return err
 }
 
-// renderNames makes names and values; a value that is nil on purpose is left out.
-func renderNames(names []namedText, s *scope) (url.Values, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	out := url.Values{}
+// renderQuery makes a query or a form, as url.Values does; a value that is nil on purpose
+// is left out.
+func renderQuery(names []namedText, s *scope) (string, error) {
+	var b strings.Builder
 	for _, n := range names {
 		text, ok, err := n.text.render(s)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		if ok {
-			out.Add(n.name, text)
+		if !ok {
+			continue
 		}
+		if b.Len() > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(n.sent)
+		b.WriteByte('=')
+		b.WriteString(url.QueryEscape(text))
 	}
-	return out, nil
+	return b.String(), nil
 }
 
 // fix makes the URL of a call that is the same for all runs.

@@ -3,6 +3,7 @@ package definition
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -10,14 +11,13 @@ import (
 	"onced/saga/httpstep/redact"
 )
 
-// secretsOf are the texts that nobody must find in what a run keeps: the secrets that
-// the document names, whichever call sends them, and the URLs and tokens of the
+// keepSecrets makes s know the texts that nobody must find in what a run keeps: the secrets
+// that the document names, whichever call sends them, and the URLs and tokens of the
 // callbacks of all its steps. A callee may repeat in one reply what it got by another
 // call. A secret that cannot be read was not sent now, so it is passed over.
-func (d *Document) secretsOf(
-	secret func(name string) (string, error), callback func(step string) string,
-) []string {
-	s := &scope{}
+func (d *Document) keepSecrets(
+	s *scope, secret func(name string) (string, error), callback func(step string) string,
+) {
 	for _, name := range d.secrets {
 		if v, err := secret(name); err == nil {
 			s.keep(v)
@@ -28,17 +28,13 @@ func (d *Document) secretsOf(
 			s.keepURL(callback(def.name))
 		}
 	}
-	return s.secrets
 }
 
 // hide makes the scope of a call know what must not be kept of its reply.
 func (r *runner) hide(s *scope) {
-	if len(r.doc.secrets) == 0 && !r.doc.notifies {
-		return
-	}
-	s.secrets = append(s.secrets, r.doc.secretsOf(s.secret, func(step string) string {
+	r.doc.keepSecrets(s, s.secret, func(step string) string {
 		return r.deps.callbackURL(CallbackUse{Run: s.call.Run, Step: step, Round: s.call.Round})
-	})...)
+	})
 }
 
 // callbackURL is the URL, or nothing where there is none.
@@ -55,7 +51,8 @@ func (d *Deps) callbackURL(use CallbackUse) string {
 
 // hidden are the same for what comes by a signal.
 func (d *Document) hidden(ctx context.Context, deps *Deps, run CallbackUse) []string {
-	return d.secretsOf(func(name string) (string, error) {
+	s := &scope{}
+	d.keepSecrets(s, func(name string) (string, error) {
 		if deps.Secret == nil {
 			return "", errMissing
 		}
@@ -63,6 +60,7 @@ func (d *Document) hidden(ctx context.Context, deps *Deps, run CallbackUse) []st
 	}, func(step string) string {
 		return deps.callbackURL(CallbackUse{Run: run.Run, Step: step, Round: run.Round})
 	})
+	return s.secrets
 }
 
 // keepURL remembers the URL of a callback, and its token.
@@ -83,13 +81,11 @@ func (s *scope) mask() *redact.Mask {
 
 // maskOf takes those of the texts out that are long enough.
 func maskOf(secrets []string) *redact.Mask {
-	var long []string
-	for _, s := range secrets {
-		if len(s) >= minSecret {
-			long = append(long, s)
-		}
+	short := func(s string) bool { return len(s) < minSecret }
+	if slices.ContainsFunc(secrets, short) {
+		secrets = slices.DeleteFunc(slices.Clone(secrets), short)
 	}
-	return redact.New(long)
+	return redact.New(secrets)
 }
 
 // printable says what is wrong with a name or a key that people will read: a character

@@ -38,7 +38,7 @@ func (in *runInput) written() []byte {
 		if err != nil || v == nil {
 			return
 		}
-		if b := appendJSON(nil, v); len(b) <= maxRendered {
+		if b := appendJSON(make([]byte, 0, len(in.raw)), v); len(b) <= maxRendered {
 			in.whole = b
 		}
 	})

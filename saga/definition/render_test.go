@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -41,6 +42,31 @@ func TestHiddenDotSegments(t *testing.T) {
 		req, err := rendered(t, d, `{"v": "`+v+`"}`, nil)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s gives %+v, %v", v, req, err)
+		}
+	}
+}
+
+// A query and a form are written as package net/url does, whatever their names are.
+func TestQueriesAreThoseOfNetURL(t *testing.T) {
+	t.Parallel()
+	d := parsed(t, `name: a
+steps:
+- name: b
+  call:
+    url: http://h/
+    query: {"b c": "x y&", "ä": "é=${input.v}", B: 2, "a&=": true, b: "${input.v}",
+      gone: "${nil ?? nil}"}
+    form: {z: "", y: "+%\n", "b": "${input.v}", "gone": "${nil ?? nil}"}
+`)
+	for _, v := range []string{"", "plain", "a b", "ü&=;%00", "\r\n"} {
+		req, err := rendered(t, d, string(appendJSON(nil, map[string]any{"v": v})), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := url.Values{"b c": {"x y&"}, "ä": {"é=" + v}, "B": {"2"}, "a&=": {"true"}, "b": {v}}
+		form := url.Values{"z": {""}, "y": {"+%\n"}, "b": {v}}
+		if req.URL != "http://h/?"+query.Encode() || string(req.Body) != form.Encode() {
+			t.Errorf("%q: %s %s\nwant %s\n%s", v, req.URL, req.Body, query.Encode(), form.Encode())
 		}
 	}
 }

@@ -91,27 +91,28 @@ func clean(v any, m *redact.Mask) (without any, found bool) {
 	if m.Empty() {
 		return v, false
 	}
-	switch v := v.(type) {
+	switch x := v.(type) {
 	case string:
-		c := m.Text(v, false, redacted)
-		return c, c != v
+		if c := m.Text(x, false, redacted); c != x {
+			return c, true
+		}
 	case json.Number:
-		if c := m.Text(string(v), false, redacted); c != string(v) {
+		if c := m.Text(string(x), false, redacted); c != string(x) {
 			return c, true
 		}
 	case []any:
-		for i := range v {
-			item, is := clean(v[i], m)
-			v[i], found = item, found || is
+		for i := range x {
+			item, is := clean(x[i], m)
+			x[i], found = item, found || is
 		}
 	case map[string]any:
-		for _, k := range sortedKeys(v) {
-			item, is := clean(v[k], m)
+		for _, k := range sortedKeys(x) {
+			item, is := clean(x[k], m)
 			if c := m.Text(k, false, redacted); c != k {
-				delete(v, k)
+				delete(x, k)
 				k, is = c, true
 			}
-			v[k], found = item, found || is
+			x[k], found = item, found || is
 		}
 	}
 	return v, found

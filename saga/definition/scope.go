@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -157,7 +158,7 @@ func (s *scope) secret(name string) (string, error) {
 
 // keep remembers a text that must not be found in what is stored.
 func (s *scope) keep(v string) {
-	if v = strings.TrimSpace(v); v != "" {
+	if v = strings.TrimSpace(v); v != "" && !slices.Contains(s.secrets, v) {
 		s.secrets = append(s.secrets, v)
 	}
 }

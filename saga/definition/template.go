@@ -16,6 +16,7 @@ type textTemplate struct {
 	parts []part // literals do not stand beside each other
 	// field is where it stands, for errors.
 	field string
+	room  int // about how long it gets, in bytes
 }
 
 // parts compiles the pieces of a text; ok is false when there are problems.
@@ -72,7 +73,7 @@ func (c *checker) text(n *node, field string, env *env) *textTemplate {
 			return nil
 		}
 	}
-	return &textTemplate{parts: parts, field: field}
+	return &textTemplate{parts: parts, field: field, room: roomOfValue*len(parts) + len(n.text)}
 }
 
 // placed checks that a value can stand within a text.
@@ -105,6 +106,7 @@ func (t *textTemplate) render(s *scope) (text string, ok bool, err error) {
 		return text, err == nil, t.wrap(err)
 	}
 	var b strings.Builder
+	b.Grow(t.room)
 	for _, p := range t.parts {
 		if p.x == nil {
 			b.WriteString(p.literal)

@@ -19,6 +19,7 @@ type urlTemplate struct {
 	path  []part
 	query []part // without the ?
 	has   bool   // it has a ?
+	room  int    // about how long it gets, in bytes
 }
 
 // url compiles the URL of a call; nil when there are problems.
@@ -36,7 +37,7 @@ func (c *checker) url(n *node, field string, pathEnv, queryEnv *env) *urlTemplat
 		c.atf(n, field, "%s", problem)
 		return nil
 	}
-	t, good := &urlTemplate{field: field}, true
+	t, good := &urlTemplate{field: field, room: roomOfValue*len(pieces) + len(n.text)}, true
 	rest := t.takeBase(pieces)
 	for _, p := range rest {
 		if c.full() {
@@ -185,9 +186,9 @@ func (t *urlTemplate) isFixed() bool {
 }
 
 // render makes the URL. Values are escaped, so that they end no segment and no value.
-func (t *urlTemplate) render(s *scope, extra url.Values) (string, error) {
+func (t *urlTemplate) render(s *scope, extra string) (string, error) {
 	var b strings.Builder
-	b.Grow(len(t.base) + 64)
+	b.Grow(t.room + len(extra))
 	b.WriteString(t.base)
 	if err := t.renderPath(&b, s); err != nil {
 		return "", fmt.Errorf("%s: %w", t.field, err)
@@ -206,14 +207,14 @@ func (t *urlTemplate) render(s *scope, extra url.Values) (string, error) {
 		}
 		b.WriteString(url.QueryEscape(text))
 	}
-	if len(extra) > 0 {
+	if extra != "" {
 		switch {
 		case !t.has:
 			b.WriteByte('?')
 		case len(t.query) > 0:
 			b.WriteByte('&')
 		}
-		b.WriteString(extra.Encode())
+		b.WriteString(extra)
 	}
 	return b.String(), nil
 }

@@ -50,7 +50,7 @@ func New(secrets []string) *Mask {
 			continue
 		}
 		if m == nil {
-			m = &Mask{}
+			m = &Mask{secrets: make([]string, 0, len(secrets))}
 		}
 		m.secrets = append(m.secrets, s)
 		m.begins[s[0]] = true
