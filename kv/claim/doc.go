@@ -46,7 +46,10 @@
 //     a settling time, it lets a look-up count that was too early. It never frees
 //     an open claim, and gives no leave to send again. Set clocks by slewing, and
 //     do not let the service start before its clock is right. One that is set back
-//     only makes things last longer.
+//     makes times last longer. A claim that is seen by a clock before its last change
+//     is of unknown age and never sent again, until a look-up has proved it void. One
+//     that is set back while the process is off, by less than the time since that
+//     change, is not seen: [Book.Repeat] then measures the age too short by as much.
 //
 // # What survives a crash
 //
@@ -64,7 +67,7 @@
 //   - End its local owners before it closes the store: at the next opening they
 //     count as dead.
 //   - Compute the fingerprint over the raw bytes of the request.
-//   - Run [Book.Recover] after the start and from time to time, and
+//   - Run [Book.Recover] at once after the start, and from time to time, and
 //     [Book.SweepExpired] in the background.
 //
 // [Machine] is the pure part: a function over one record that needs no more

@@ -249,13 +249,17 @@ func reanchor(r Record, now time.Time) (Record, bool) {
 
 // Effective returns what r is at now, whether or not that has been written
 // down: a pending claim whose owner is dead or silent beyond its lease is
-// unknown.
+// unknown, and an open one that is younger than it was has an age that nobody
+// knows.
 func (m Machine) Effective(r Record, now time.Time) Record {
+	if r.State.Open() && m.setBack(&r, now) {
+		r.FirstAt = longAgo
+	}
 	if r.State != Pending {
 		return r
 	}
 	if r.Owner.Local {
-		if r.Owner.Epoch == m.Epoch && m.Epoch != 0 {
+		if !m.dead(r.Owner) {
 			return r
 		}
 		r.Doubt = true
@@ -267,6 +271,23 @@ func (m Machine) Effective(r Record, now time.Time) Record {
 	}
 	r.LastSendBefore = now // noticed now; at least the deadline
 	return r.becomeUnknown(r.Owner.Deadline, CauseLeaseEnded, "the owner was silent beyond its lease")
+}
+
+// longAgo is the FirstAt of a claim whose age is not known: so far back that no
+// callee's memory reaches there.
+var longAgo = time.Unix(0, 0).UTC()
+
+// setBack reports whether the clock was set back since r was written. How far is
+// not known, nor how long the process was off: the age that r had when it was
+// written says only that it is more than that by now.
+func (m Machine) setBack(r *Record, now time.Time) bool {
+	return now.Before(r.UpdatedAt) ||
+		r.State == Pending && m.dead(r.Owner) && m.Opened.Before(r.UpdatedAt)
+}
+
+// dead reports whether o is a local owner whose process has ended.
+func (m Machine) dead(o Owner) bool {
+	return o.Local && (o.Epoch != m.Epoch || m.Epoch == 0)
 }
 
 func (r Record) becomeUnknown(since time.Time, cause Cause, reason string) Record {
@@ -291,18 +312,20 @@ func (r *Record) expired(now time.Time) bool {
 	return r.State.Terminal() && !now.Before(r.ExpiresAt)
 }
 
-// Recover decides what the recovery pass writes for r: that it is unknown, or a
-// lease in sight; the decision's Kind is StillUnknown or Extended. Otherwise it
-// keeps the record.
+// Recover decides what the recovery pass writes for r: that it is unknown, that
+// its age is, or a lease in sight; the decision's Kind is StillUnknown or Extended.
+// Otherwise it keeps the record.
 func (m Machine) Recover(r *Record, now time.Time) Step {
-	if r == nil || r.State != Pending {
+	if r == nil || !r.State.Open() {
 		return Step{}
 	}
 	cur := m.Effective(*r, now)
-	if cur.State == Unknown {
+	// While it can be seen: once the clock has come to UpdatedAt again, it cannot.
+	aged := !cur.FirstAt.Equal(r.FirstAt)
+	if cur.State == Unknown && (r.State == Pending || aged) {
 		return put(cur, now, StillUnknown)
 	}
-	if anchored, moved := reanchor(cur, now); moved {
+	if anchored, moved := reanchor(cur, now); moved || aged {
 		return put(anchored, now, Extended)
 	}
 	return Step{}

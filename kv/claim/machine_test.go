@@ -206,6 +206,43 @@ var plays = map[string]string{
 		0s  begin B local takeover -> took_over pending try=2 doubt
 		1s  repeat B 24h           -> error too_old (pending)`,
 
+	"IK23 a clock set back at a restart makes no claim young again": `
+		12h begin A local          -> acquired pending
+		6h  restart
+		6h1s recover               -> still_unknown unknown doubt
+		6h2s recover               -> keep unknown doubt
+		35h begin B local takeover -> took_over pending try=2 doubt
+		35h repeat B 24h           -> error too_old (pending)`,
+
+	"IK23 nor where no recovery pass has seen it": `
+		12h begin A local          -> acquired pending
+		6h  restart
+		35h begin B local takeover -> took_over pending try=2 doubt
+		35h repeat B 24h           -> error too_old (pending)`,
+
+	"IK23 nor one that was unknown before, until it is proven void": `
+		12h begin A local          -> acquired pending
+		13h unknown A              -> still_unknown unknown doubt
+		6h  restart
+		6h  recover                -> still_unknown unknown doubt
+		7h  recover                -> keep unknown doubt
+		14h begin B local takeover -> took_over pending try=2 doubt
+		14h repeat B 24h           -> error too_old (pending)
+		14h look B nothing/1m      -> cleared pending try=2
+		15h unknown B              -> still_unknown unknown try=2 doubt
+		37h begin C local takeover -> took_over pending try=3 doubt
+		37h repeat C 24h           -> may_resend pending try=3 doubt`,
+
+	"IK23 nor one of an owner elsewhere": `
+		12h begin A remote=1h             -> acquired pending
+		12h1m unknown A                   -> still_unknown unknown doubt
+		12h2m begin B remote=1h takeover  -> took_over pending try=2 doubt
+		12h3m repeat B 24h                -> may_resend pending try=2 doubt
+		12h2m30s restart
+		12h2m30s recover                  -> extended pending try=2 doubt
+		12h2m40s recover                  -> keep pending try=2 doubt
+		12h4m repeat B 24h                -> error too_old (pending)`,
+
 	"IK12 a decline is replayed, a second outcome is refused": `
 		0s begin A local -> acquired pending
 		1s refused A no  -> finished refused res=no

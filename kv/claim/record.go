@@ -152,7 +152,8 @@ type Record struct {
 	Doubt bool
 	// FirstAt is the earliest instant from which a send may count: the first
 	// acquisition, or the look-up that proved all earlier sends void. The
-	// callee's promise to remember the downstream key is counted from it.
+	// callee's promise to remember the downstream key is counted from it. It is
+	// the beginning of 1970 when the clock was set back and the age is not known.
 	FirstAt time.Time
 	// CreatedAt is when the record came into being.
 	CreatedAt time.Time
@@ -180,7 +181,8 @@ type Record struct {
 // MayRepeat reports whether the downstream key of r may be sent again at now:
 // only within validFor, which is how long the callee promises to remember keys,
 // counted from FirstAt. When the clock stands before FirstAt, it was set back
-// and the age is not known: the answer is no.
+// and the age is not known: the answer is no. That it stood before the last change
+// of r is seen by [Machine.Effective], whose records have a FirstAt that says so.
 func MayRepeat(r Record, now time.Time, validFor time.Duration) bool {
 	age := now.Sub(r.FirstAt)
 	return age >= 0 && age < validFor

@@ -178,19 +178,21 @@ type Recovered struct {
 	// Open is how many open claims were looked at.
 	Open int
 	// Unknown is how many were written down as unknown: their owner's process
-	// has ended, or their lease.
+	// has ended, or their lease; or, unknown before, as of unknown age, because the
+	// clock was set back.
 	Unknown int
-	// Anchored is how many leases lay further ahead than their length, because
-	// the clock was set back, and were shortened to it.
+	// Anchored is how many pending ones were written because the clock was set
+	// back: leases that lay further ahead than their length were shortened to it.
 	Anchored int
 	// Damaged is how many rows were passed over because they cannot be read.
 	Damaged int
 }
 
-// Recover writes down what has become of open claims whose owner is gone, and
-// gives an end to leases that a clock set back has made endless. It is a pass in
+// Recover writes down what has become of open claims whose owner is gone, gives
+// an end to leases that a clock set back has made endless, and takes note of claims
+// that it has made younger, for good: they are not sent again. It is a pass in
 // bounded pages, for the start and from time to time. Decisions do not depend
-// on it: they see a dead owner by themselves. Rows of the index that belong to no
+// on it, but for that note: they see a dead owner by themselves. Rows of the index that belong to no
 // claim are removed. Damaged rows are passed over; the first is named by an error
 // once the rest is done.
 func (b *Book) Recover(ctx context.Context) (Recovered, error) {
