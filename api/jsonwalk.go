@@ -69,14 +69,14 @@ func (w *jsonWalk) space() {
 }
 
 // unquoted is the text that a JSON text stands for.
-func unquoted(text []byte) string {
+func unquoted(text []byte) []byte {
 	inner := text[1 : len(text)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner)
+		return inner
 	}
 	var s string
 	_ = json.Unmarshal(text, &s) // it is valid
-	return s
+	return []byte(s)
 }
 
 // maxNested is how deep the JSON of a request may be nested that is kept: there are
@@ -87,56 +87,61 @@ const maxNested = 100
 // which is read to maxNested only, and whether there is space in it.
 func doubled(raw []byte) (member string, twice bool, deepest int, spaced bool) {
 	w := jsonWalk{raw: raw}
-	var room [8]names
-	open := room[:0]
+	var opened [8]group
+	var named [2 * fewNames][]byte
+	open, names := opened[:0], named[:0]
 	for {
 		switch kind, text := w.next(); kind {
 		case 0:
 			return "", false, deepest, w.spaced
 		case '{', '[':
-			open = append(open, names{})
+			open = append(open, group{from: len(names)})
 			if deepest = max(deepest, len(open)); deepest > maxNested {
 				return "", false, deepest, w.spaced
 			}
 		case '}', ']':
-			open = open[:len(open)-1]
+			last := len(open) - 1
+			open, names = open[:last], names[:open[last].from]
 		case memberName:
-			if s := unquoted(text); !open[len(open)-1].add(s) {
-				return s, true, deepest, w.spaced
+			name, isNew := unquoted(text), false
+			if names, isNew = open[len(open)-1].add(names, name); !isNew {
+				return string(name), true, deepest, w.spaced
 			}
 		}
 	}
 }
 
-// fewNames is up to how many names are looked through one by one.
+// fewNames is up to how many names of one object are looked through one by one.
 const fewNames = 16
 
-// names are those of the members of one object.
-type names struct {
-	few  []string
-	many map[string]bool // instead, when they are many
+// group is an object or an array that is open. The names of an object's members are
+// those from a place on in the list of all, as long as they are few.
+type group struct {
+	from int
+	many map[string]bool // all of them, when they are many
 }
 
-// add reports whether a name is new.
-func (n *names) add(s string) bool {
-	if n.many == nil {
-		if slices.Contains(n.few, s) {
-			return false
+// add adds a name to those of all open objects, and reports whether it is new to this
+// one, which is the innermost.
+func (g *group) add(names [][]byte, name []byte) (_ [][]byte, isNew bool) {
+	mine := names[g.from:]
+	if g.many == nil {
+		if slices.ContainsFunc(mine, func(n []byte) bool { return bytes.Equal(n, name) }) {
+			return names, false
 		}
-		if len(n.few) < fewNames {
-			n.few = append(n.few, s)
-			return true
+		if len(mine) < fewNames {
+			return append(names, name), true
 		}
-		n.many = make(map[string]bool, 2*fewNames)
-		for _, old := range n.few {
-			n.many[old] = true
+		g.many = make(map[string]bool, 2*fewNames)
+		for _, old := range mine {
+			g.many[string(old)] = true
 		}
 	}
-	if n.many[s] {
-		return false
+	if g.many[string(name)] {
+		return names, false
 	}
-	n.many[s] = true
-	return true
+	g.many[string(name)] = true
+	return names, true
 }
 
 // memberLists has the names of the members of each type of request that was read:
@@ -189,7 +194,7 @@ func checkMembers(raw []byte, known []string) error {
 			}
 			i := indexOf(known, text)
 			if i < 0 {
-				return unknownMember(unquoted(text))
+				return unknownMember(string(unquoted(text)))
 			}
 			if seen[i] {
 				return doubledMember(known[i])
@@ -201,15 +206,8 @@ func checkMembers(raw []byte, known []string) error {
 
 // indexOf finds the name that a JSON text stands for.
 func indexOf(known []string, text []byte) int {
-	if bytes.IndexByte(text, '\\') >= 0 {
-		return slices.Index(known, unquoted(text))
-	}
-	for i, k := range known {
-		if k == string(text[1:len(text)-1]) {
-			return i
-		}
-	}
-	return -1
+	name := unquoted(text)
+	return slices.IndexFunc(known, func(k string) bool { return k == string(name) })
 }
 
 func notOneObject() error {
