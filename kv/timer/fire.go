@@ -62,20 +62,20 @@ func (l *lane) failed(t Timer, err error) *failure {
 
 // fire acts on due timers in one transaction. When a handler fails, its writes
 // must go and the others' must stay: then each timer gets its own transaction,
-// and those that fail are moved together at the end.
+// and those that fail are moved together at the end. So it is when all of them
+// together are too much for one.
 func (l *lane) fire(ctx context.Context, batch []Timer) error {
 	err := l.act(ctx, batch)
-	var f *failure
-	if err == nil || !errors.As(err, &f) {
-		return err
+	f, failed := errors.AsType[*failure](err)
+	_, tooMuch := errors.AsType[*kv.LimitError](err)
+	switch {
+	case len(batch) > 1 && (failed || tooMuch):
+		moved, err := l.fireEach(ctx, batch)
+		return errors.Join(err, l.postpone(ctx, moved))
+	case failed:
+		return l.postpone(ctx, []*failure{f})
 	}
-	failed := []*failure{f}
-	if len(batch) > 1 {
-		if failed, err = l.fireEach(ctx, batch); err != nil {
-			return errors.Join(err, l.postpone(ctx, failed))
-		}
-	}
-	return l.postpone(ctx, failed)
+	return err
 }
 
 func (l *lane) fireEach(ctx context.Context, batch []Timer) (failed []*failure, err error) {

@@ -256,3 +256,41 @@ func TestTextsOfErrorsAreNotKept(t *testing.T) {
 		}
 	}
 }
+
+// Handlers that together take longer, or write more, than one transaction may: the
+// limit is met between two of them, and is no failure of either.
+func TestTimersTooMuchForOneTransactionFireAllTheSame(t *testing.T) {
+	for name, work := range map[string]func(kv.Writer, Timer) error{
+		"slow": func(kv.Writer, Timer) error {
+			time.Sleep(150 * time.Millisecond)
+			return nil
+		},
+		"long": func(tx kv.Writer, t Timer) error {
+			for i := range 124 { // and the timer's own row: 80 times that is the limit
+				if err := tx.Put("x", kv.Key{}.String(t.Owner).Uint(uint64(i)), nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				r := w.runner()
+				fired := 0
+				w.handle(r, "test", Handler{Tx: func(_ context.Context, tx kv.Writer, t Timer) error {
+					tx.OnCommit(func() { fired++ })
+					return work(tx, t)
+				}})
+				for i := range 101 {
+					w.set(r, w.in(fmt.Sprintf("o%03d", i), 0))
+				}
+				defer w.run(r)()
+				w.sleep(time.Hour)
+				if left := w.list(""); len(left) > 0 || fired != 101 {
+					t.Errorf("after an hour %d have fired and %d are left", fired, len(left))
+				}
+			})
+		})
+	}
+}
