@@ -94,18 +94,28 @@ func (l *lane) run(ctx context.Context) error {
 		case err == nil:
 			pause = storePause
 			continue
-		case errors.Is(err, kv.ErrClosed) || errors.Is(err, kv.ErrStopped) || errors.Is(err, errGoexit):
+		}
+		if err := l.r.await(ctx, err, &pause, "kind", l.kind); err != nil {
 			return fmt.Errorf("timer: kind %s: %w", l.kind, err)
 		}
-		l.r.cfg.Logger.Error("timers wait for the store", "kind", l.kind, "error", err)
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
-		pause = min(2*pause, storePauseMax)
 	}
+	return nil
+}
+
+// await lets some time pass after an error of the store, the more the more there
+// were. It returns the error when the store has ended, and trying again is no use.
+func (r *Runner) await(ctx context.Context, err error, pause *time.Duration, who ...any) error {
+	if errors.Is(err, kv.ErrClosed) || errors.Is(err, kv.ErrStopped) || errors.Is(err, errGoexit) {
+		return err
+	}
+	r.cfg.Logger.Error("timers wait for the store", append(who, "error", err)...)
+	timer := time.NewTimer(*pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	*pause = min(2**pause, storePauseMax)
 	return nil
 }
 

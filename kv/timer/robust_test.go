@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -293,4 +294,59 @@ func TestTimersTooMuchForOneTransactionFireAllTheSame(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unreadable is a store that cannot be read for a while.
+type unreadable struct {
+	kv.Store
+	left *atomic.Int64
+}
+
+func (s unreadable) View(ctx context.Context, fn func(kv.Reader) error) error {
+	if s.left.Add(-1) >= 0 {
+		return errors.New("disk: a passing fault")
+	}
+	return s.Store.View(ctx, fn)
+}
+
+// Run begins with a look at all timers; that it fails ends nothing, and it is made up for.
+func TestAStoreThatCannotBeReadAtTheStartEndsNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log bytes.Buffer
+		var left atomic.Int64
+		left.Store(4)
+		r := New(unreadable{w.store, &left}, Config{Clock: kv.ClockFunc(w.Now),
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		w.handle(r, "test", Handler{Tx: note(w.start)})
+		foreign := Timer{Kind: "foreign", Owner: "x", Due: w.start.Add(time.Hour)}
+		w.set(r, w.in("a", time.Minute), foreign)
+		stop := w.run(r)
+		w.sleep(2 * time.Minute)
+		w.wantFired("a@1m0s")
+		if err := stop(); err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+		if got := log.String(); !strings.Contains(got, "without a handler") || left.Load() > 0 {
+			t.Errorf("%d faults are left, and the log says %s", left.Load(), got)
+		}
+		w.update(func(tx kv.Writer) error { return r.Delete(tx, foreign) })
+	})
+}
+
+func TestARunnerWithoutHandlersWaitsForItsContext(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var left atomic.Int64
+		left.Store(1)
+		ctx, cancel := context.WithCancel(w.Context())
+		done := make(chan error, 1)
+		go func() { done <- New(unreadable{w.store, &left}, Config{}).Run(ctx) }()
+		w.sleep(time.Hour)
+		if len(done) > 0 {
+			t.Errorf("Run returned %v", <-done)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run returned %v", err)
+		}
+	})
 }

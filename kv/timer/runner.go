@@ -155,34 +155,35 @@ func (r *Runner) Run(ctx context.Context) error {
 		return errors.New("timer: Run was called before; a Runner runs once")
 	}
 	r.started = true
-	lanes := make([]*lane, 0, len(r.lanes))
+	var runs []func(context.Context) error
 	for _, l := range r.lanes {
-		lanes = append(lanes, l)
+		runs = append(runs, l.run)
 	}
+	idle := len(runs) == 0
 	r.mu.Unlock()
 
-	if err := r.survey(ctx); err != nil && ctx.Err() == nil {
-		return err
+	if err := r.survey(ctx); err != nil {
+		runs = append(runs, func(ctx context.Context) error { return r.surveyAgain(ctx, err) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ends := make(chan error, len(lanes))
-	for _, l := range lanes {
+	ends := make(chan error, len(runs))
+	for _, run := range runs {
 		go func() {
 			err := errGoexit // what is left when a handler calls runtime.Goexit
 			defer func() { ends <- err }()
-			err = l.run(ctx)
+			err = run(ctx)
 		}()
 	}
-	if len(lanes) == 0 {
-		<-ctx.Done()
-	}
 	var errs []error
-	for range lanes {
+	for range runs {
 		if err := <-ends; err != nil {
 			errs = append(errs, err)
 			cancel()
 		}
+	}
+	if idle {
+		<-ctx.Done()
 	}
 	return errors.Join(errs...)
 }
@@ -207,6 +208,16 @@ func (r *Runner) survey(ctx context.Context) error {
 		r.damaged(d)
 	}
 	return err
+}
+
+// surveyAgain is survey after it ended with err, until it succeeds.
+func (r *Runner) surveyAgain(ctx context.Context, err error) error {
+	for pause := storePause; err != nil && ctx.Err() == nil; err = r.survey(ctx) {
+		if err := r.await(ctx, err, &pause); err != nil {
+			return fmt.Errorf("timer: %w", err)
+		}
+	}
+	return nil
 }
 
 // Unknown lists kinds that have timers but no handler, at most 100. Their timers
