@@ -84,6 +84,8 @@ type look struct {
 
 func (l *lane) run(ctx context.Context) error {
 	defer l.drain()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // first: when the store has ended, calls may wait for no more than that
 	pause := storePause
 	for ctx.Err() == nil {
 		l.sleepUntil(time.Time{})

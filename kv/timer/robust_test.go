@@ -350,3 +350,42 @@ func TestARunnerWithoutHandlersWaitsForItsContext(t *testing.T) {
 		}
 	})
 }
+
+// The calls under way wait for the end of their context: it comes with the store's.
+func TestRunEndsWhenTheStoreIsClosedDuringAnOutsideCall(t *testing.T) {
+	for name, own := range map[string]bool{"seen by its own kind": true, "seen by another": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				r := w.runner()
+				w.handle(r, "test", Handler{Outside: func(ctx context.Context, _ Timer) error {
+					<-ctx.Done()
+					return ctx.Err()
+				}})
+				w.handle(r, "other", Handler{Tx: note(w.start)})
+				timer := w.in("a", 0)
+				w.set(r, timer)
+				done := make(chan error, 1)
+				go func() { done <- r.Run(w.Context()) }()
+				synctest.Wait()
+				w.store.Close()
+				if own {
+					r.lane("test").notify(time.Time{})
+				} else {
+					r.lane("other").notify(time.Time{})
+				}
+				synctest.Wait()
+				if len(done) == 0 {
+					w.Fatal("Run has not returned")
+				}
+				if err := <-done; !errors.Is(err, kv.ErrClosed) {
+					t.Errorf("Run returned %v", err)
+				}
+				w.open()
+				if left := w.list(""); len(left) != 1 || left[0].Attempts != 0 {
+					t.Errorf("left are %+v", left)
+				}
+				w.update(func(tx kv.Writer) error { return r.Delete(tx, timer) })
+			})
+		})
+	}
+}
