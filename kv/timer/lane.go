@@ -133,6 +133,7 @@ func (l *lane) step(ctx context.Context) error {
 			fresh = append(fresh, t)
 		}
 	}
+	fresh = fresh[:min(len(fresh), l.h.Batch)] // the rest is seen by the next look
 	switch {
 	case len(fresh) == 0:
 		return l.sleep(ctx, lk)

@@ -389,3 +389,38 @@ func TestRunEndsWhenTheStoreIsClosedDuringAnOutsideCall(t *testing.T) {
 		})
 	}
 }
+
+func TestUpToBatchTimersShareATransaction(t *testing.T) {
+	for _, c := range []struct {
+		batch, timers, damaged, commits int
+	}{{1, 2, 0, 2}, {10, 40, 0, 4}, {10, 40, 1, 4}, {10, 41, 25, 5}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				r := w.runner()
+				w.handle(r, "test", Handler{Batch: c.batch, Tx: note(w.start)})
+				for i := range c.damaged {
+					w.update(func(tx kv.Writer) error {
+						return tx.Put(dueTable.ID(), key("test", w.start, fmt.Sprint(i)), []byte("damaged"))
+					})
+				}
+				for i := range c.timers {
+					w.set(r, w.in(fmt.Sprint(i), time.Second))
+				}
+				before := w.commits.Load()
+				stop := w.run(r)
+				w.sleep(time.Minute)
+				if n := int(w.commits.Load() - before); n != c.commits {
+					t.Errorf("%d commits, want %d", n, c.commits)
+				}
+				if n := strings.Count(w.fired(), "@"); n != c.timers {
+					t.Errorf("%d have fired, want %d", n, c.timers)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				w.store.Close()
+			})
+		})
+	}
+}
