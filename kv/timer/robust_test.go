@@ -424,3 +424,78 @@ func TestUpToBatchTimersShareATransaction(t *testing.T) {
 		})
 	}
 }
+
+// What a [DamagedError] advises: a timer whose row cannot be read is set again, or
+// deleted, also one that has failed and was moved.
+func TestADamagedTimerIsSetAgainOrDeleted(t *testing.T) {
+	for _, moved := range []bool{false, true} {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("moved %t, again %t", moved, again), func(t *testing.T) {
+				inBubble(t, func(w *world) {
+					fail := moved
+					r := w.runner()
+					fire := note(w.start)
+					w.handle(r, "test", Handler{Tx: func(ctx context.Context, tx kv.Writer, t Timer) error {
+						if fail {
+							return errors.New("boom")
+						}
+						return fire(ctx, tx, t)
+					}})
+					timer := w.in("a", time.Minute)
+					w.set(r, timer)
+					defer w.run(r)()
+					at := timer.Due
+					if moved {
+						w.sleep(time.Minute)
+						at = w.list("")[0].NextTry
+					}
+					fail = false
+					w.update(func(tx kv.Writer) error {
+						return tx.Put(dueTable.ID(), key("test", at, "a"), []byte("damaged"))
+					})
+					if again {
+						w.set(r, timer)
+					} else {
+						w.update(func(tx kv.Writer) error { return r.Delete(tx, timer) })
+					}
+					w.sleep(time.Hour)
+					if got := strings.Count(w.fired(), "@"); got != map[bool]int{true: 1}[again] {
+						t.Errorf("fired %q", w.fired())
+					}
+					if left := w.list(""); len(left) > 0 {
+						t.Errorf("left are %v", left)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The damaged row was that of a failed timer, waiting where another of its owner is
+// set now: that one is not removed in its stead.
+func TestATimerInThePlaceOfADamagedOneIsNotRemovedForIt(t *testing.T) {
+	inBubble(t, func(w *world) {
+		r := w.runner()
+		fail := true
+		fire := note(w.start)
+		w.handle(r, "test", Handler{Tx: func(ctx context.Context, tx kv.Writer, t Timer) error {
+			if fail {
+				return errors.New("boom")
+			}
+			return fire(ctx, tx, t)
+		}})
+		defer w.run(r)()
+		old := w.in("a", 0)
+		w.set(r, old)
+		synctest.Wait()
+		fail = false
+		next := Timer{Kind: "test", Owner: "a", Due: w.list("")[0].NextTry}
+		w.update(func(tx kv.Writer) error {
+			return tx.Put(dueTable.ID(), key("test", next.Due, "a"), []byte("damaged"))
+		})
+		w.set(r, next)
+		w.update(func(tx kv.Writer) error { return r.Delete(tx, old) })
+		w.sleep(time.Hour)
+		w.wantFired("a@1s")
+	})
+}

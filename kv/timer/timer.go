@@ -124,8 +124,8 @@ type DamagedError struct {
 
 // Error names the row and the remedy.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("timer: row %x cannot be read and does not fire: %v; set its timer again, "+
-		"or use the version that wrote it", e.Key, e.Err)
+	return fmt.Sprintf("timer: row %x cannot be read and does not fire: %v; set its timer again or "+
+		"delete it, or use the version that wrote it", e.Key, e.Err)
 }
 
 // Unwrap returns Err.
@@ -177,7 +177,8 @@ func (t Timer) check() error {
 
 // Set makes or replaces the timer with t's kind, owner and due, in the
 // transaction that wants the waking. A due time in the past fires at once. A
-// timer of the same identity that had failed begins anew. The runner is woken
+// timer of the same identity that had failed begins anew, and so does one whose row
+// cannot be read. The runner is woken
 // after the commit when t is due before what it sleeps for.
 //
 // A nil *Runner sets the row and wakes nobody: for programs that run no timers.
@@ -208,6 +209,9 @@ func (r *Runner) Set(w kv.Writer, t Timer) error {
 func makeRoom(w kv.Writer, t Timer) error {
 	k := key(t.Kind, t.Due, t.Owner)
 	old, ok, err := dueTable.Get(w, k)
+	if isDamage(err) {
+		return nil // what is set takes its place
+	}
 	if err != nil || !ok || old.Attempts == 0 {
 		return err
 	}
@@ -219,7 +223,8 @@ func makeRoom(w kv.Writer, t Timer) error {
 }
 
 // Delete removes the timer with t's kind, owner and due, whether or not it has
-// failed and was moved; an absent one is no error. It works on a nil *Runner.
+// failed and was moved, or its row can be read; an absent one is no error. It works
+// on a nil *Runner.
 func (r *Runner) Delete(w kv.Writer, t Timer) error {
 	if err := removeMoved(w, t); err != nil {
 		return err
@@ -228,11 +233,14 @@ func (r *Runner) Delete(w kv.Writer, t Timer) error {
 	// have been moved to this very instant.
 	k := key(t.Kind, t.Due, t.Owner)
 	old, ok, err := dueTable.Get(w, k)
-	if err != nil || !ok || old.Attempts > 0 {
+	if !isDamage(err) && (err != nil || !ok || old.Attempts > 0) {
 		return err
 	}
 	return dueTable.Delete(w, k)
 }
+
+// isDamage reports whether err is about one row that cannot be read.
+func isDamage(err error) bool { return errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) }
 
 func removeMoved(w kv.Writer, t Timer) error {
 	k := key(t.Kind, t.Due, t.Owner)
@@ -240,8 +248,16 @@ func removeMoved(w kv.Writer, t Timer) error {
 	if err != nil || !ok {
 		return err
 	}
-	if err := dueTable.Delete(w, key(t.Kind, time.Unix(0, moved.To), t.Owner)); err != nil {
+	to := key(t.Kind, time.Unix(0, moved.To), t.Owner)
+	at, ok, err := dueTable.Get(w, to)
+	if err != nil && !isDamage(err) {
 		return err
+	}
+	// Another may have taken the place of a row that could not be read.
+	if err != nil || ok && at.Attempts > 0 && at.Due == t.Due.UnixNano() {
+		if err := dueTable.Delete(w, to); err != nil {
+			return err
+		}
 	}
 	return movedTable.Delete(w, k)
 }
