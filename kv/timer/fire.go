@@ -143,8 +143,11 @@ func (l *lane) postpone(ctx context.Context, failed []*failure) error {
 			if !ok {
 				continue
 			}
-			wait := max(l.r.cfg.Backoff(t.Attempts+1), time.Millisecond)
-			if got[i], err = move(w, t, w.Now().Add(wait), f.text); err != nil {
+			to := w.Now().Add(max(l.r.cfg.Backoff(t.Attempts+1), time.Millisecond))
+			if to.After(maxDue) { // no row holds it, and nobody would find the timer again
+				to = maxDue
+			}
+			if got[i], err = move(w, t, to, f.text); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"onced/kv"
+	"onced/kv/invariant"
 )
 
 // A process sets a timer; the next one has its call under way when the timer is
@@ -497,5 +499,26 @@ func TestATimerInThePlaceOfADamagedOneIsNotRemovedForIt(t *testing.T) {
 		w.update(func(tx kv.Writer) error { return r.Delete(tx, old) })
 		w.sleep(time.Hour)
 		w.wantFired("a@1s")
+	})
+}
+
+func TestATimerThatWaitsForEverIsFoundByItsOwner(t *testing.T) {
+	inBubble(t, func(w *world) {
+		r := New(w.store, Config{Clock: kv.ClockFunc(w.Now),
+			Backoff: func(int) time.Duration { return math.MaxInt64 }})
+		w.handle(r, "test", Handler{Tx: func(context.Context, kv.Writer, Timer) error {
+			return errors.New("boom")
+		}})
+		a, b := w.in("a", 0), w.in("a", -1)
+		w.set(r, a, b)
+		defer w.run(r)()
+		if left := w.list(""); len(left) != 2 || left[0].NextTry.Before(maxDue) || left[1].Attempts != 1 {
+			t.Errorf("left are %+v", left)
+		}
+		invariant.RequireNow(t, w.store, Rules(0)...)
+		w.update(func(tx kv.Writer) error { return errors.Join(r.Delete(tx, a), r.Delete(tx, b)) })
+		if left := w.list(""); len(left) > 0 {
+			t.Errorf("left are %+v", left)
+		}
 	})
 }

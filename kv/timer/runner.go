@@ -45,7 +45,7 @@ type Config struct {
 	// instants.
 	Clock kv.Clock
 	// Backoff is how long a timer waits after its attempt-th failure in a row; nil
-	// means 1 s doubled each time up to 5 min.
+	// means 1 s doubled each time up to 5 min. It waits until 2262 at most.
 	Backoff func(attempt int) time.Duration
 	// OnError is told of every failure of a handler, after the timer was moved; t
 	// is the timer before the failure, err the handler's error as it is, or a
