@@ -95,7 +95,7 @@ func (c *compiler) root(n *ast.IdentifierNode) (evalFunc, *typ) {
 	case n.Value == "input" && e.input != nil:
 		return (*scope).inputValue, e.input
 	case n.Value == "output" && e.output != nil:
-		return func(s *scope) (any, error) { return s.outputOf(s.call.Step) }, e.output
+		return func(s *scope) (any, error) { return s.value(kept{step: s.call.Step}) }, e.output
 	case n.Value == "reply" && e.reply:
 		return c.fail(n, "reply stands for nothing by itself; write reply.status, reply.headers, "+
 			"reply.body or "+
@@ -201,9 +201,10 @@ func (c *compiler) ofStep(n, inner *ast.MemberNode, step, what string) (evalFunc
 	case problem != "":
 		return c.fail(inner.Property, "steps.%s %s", step, problem)
 	case what == "output":
-		return func(sc *scope) (any, error) { return sc.outputOf(step) }, s.output
+		return func(sc *scope) (any, error) { return sc.value(kept{step: step}) }, s.output
 	case what == "signal" && s.signal:
-		return func(sc *scope) (any, error) { return sc.signalOf(step) }, s.came.with(true, s.came.secret)
+		return func(sc *scope) (any, error) { return sc.value(kept{step, true}) },
+			s.came.with(true, s.came.secret)
 	case what == "signal":
 		return c.fail(n.Property, "step %s has no await, so it gets no signal", step)
 	}

@@ -24,10 +24,10 @@ type expression struct {
 	eval   evalFunc
 	// nilOK says that it may be nil on purpose: nil stands in it as a result.
 	nilOK bool
-	// isInput says that it is wholly the input of the run; stored is where it is wholly
-	// what is kept of a step, and returns the JSON of that. Else it is nil.
+	// isInput says that it is wholly the input of the run. whole finds what is kept of a step
+	// that it wholly is; nil when it is something else.
 	isInput bool
-	stored  func(*scope) []byte
+	whole   func(*scope) kept
 }
 
 // problemAt is one thing wrong with an expression; at counts characters.
@@ -64,28 +64,25 @@ func compileExpr(source string, env *env) (*expression, []problemAt) {
 	}
 	env.note(root)
 	return &expression{source: source, typ: t, eval: eval, nilOK: mayBeNil(root),
-		isInput: rootOf(root) == "input", stored: storedAs(root)}, nil
+		isInput: rootOf(root) == "input", whole: wholeOf(root)}, nil
 }
 
-// storedAs returns where the JSON is of an expression that is wholly what is kept of a step;
-// nil for another one.
-func storedAs(n ast.Node) func(*scope) []byte {
+// wholeOf returns what an expression is that is wholly what is kept of a step; nil for
+// another one.
+func wholeOf(n ast.Node) func(*scope) kept {
 	if rootOf(n) == "output" {
-		return func(s *scope) []byte { return s.settled(s.call.Step) }
+		return func(s *scope) kept { return kept{step: s.call.Step} }
 	}
 	m, ok := n.(*ast.MemberNode)
 	if !ok {
 		return nil
 	}
-	step, ok := stepOf(m.Node)
+	step, isStep := stepOf(m.Node)
 	name, isName := named(m.Property)
-	switch {
-	case ok && isName && name == "output":
-		return func(s *scope) []byte { return s.settled(step) }
-	case ok && isName && name == "signal":
-		return func(s *scope) []byte { return s.call.Signal(step) }
+	if !isStep || !isName || name != "output" && name != "signal" {
+		return nil
 	}
-	return nil
+	return func(*scope) kept { return kept{step, name == "signal"} }
 }
 
 // parseExpr keeps a panic of the parser from the caller.

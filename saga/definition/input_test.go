@@ -128,3 +128,41 @@ steps:
 		t.Errorf("the steps have %v and %v", b.timeout(), c.timeout())
 	}
 }
+
+// TestAReplyIsReadOnce: an expression can ask for a part of it for each item of a list.
+func TestAReplyIsReadOnce(t *testing.T) { //nolint:paralleltest // it counts allocations
+	r := &replied{Reply: &httpstep.Reply{Status: 200, Body: []byte(`["a","b"]`),
+		Header: map[string][]string{"X-A": {"1", "2"}}}, mask: maskOf([]string{"secret"})}
+	for _, part := range []string{"headers", "body", "text"} {
+		v, err := r.part(part)
+		if err != nil || v == nil {
+			t.Errorf("%s is %v, %v", part, v, err)
+		}
+		again := testing.AllocsPerRun(10, func() {
+			if w, err := r.part(part); err != nil || !equal(v, w) {
+				t.Errorf("%s is then %v, %v", part, w, err)
+			}
+		})
+		if again > 0 {
+			t.Errorf("%s is made anew, in %v pieces", part, again)
+		}
+	}
+}
+
+// TestWhatWasReadIsNotLookedAtAgain: a body can have one large output in many places.
+func TestWhatWasReadIsNotLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{`{"a":1}`: `{"a":1}`, `{"b":1,"a":2}`: "", `null`: "", ``: ""} {
+		s := &scope{call: &saga.Call{Step: "b", Out: []byte(raw)}}
+		out := kept{step: "b"}
+		if got := s.written(out); string(got) != want {
+			t.Errorf("%s is taken as %q, want %q", raw, got, want)
+		}
+		if _, err := s.value(out); err != nil {
+			t.Error(err)
+		}
+		if got := s.written(out); got != nil {
+			t.Errorf("%s was read, and is looked at again: %q", raw, got)
+		}
+	}
+}

@@ -22,13 +22,14 @@ const redacted = "[redacted]"
 // text by chance, and protect nothing.
 const minSecret = 4
 
-// replied is a reply as expressions see it: a part of it is made when it is asked for.
-// Secrets that it gives back are taken out.
+// replied is a reply as expressions see it: a part of it is made when it is asked for first,
+// for expressions can ask often. Secrets that it gives back are taken out.
 type replied struct {
 	*httpstep.Reply
 
 	mask    *redact.Mask
 	headers map[string]any
+	text    any
 	read    bool // body and why are there
 	body    any
 	why     string // the body cannot be read
@@ -50,16 +51,19 @@ func (r *replied) part(name string) (any, error) {
 		return r.headers, nil
 	case "text":
 		if r.Truncated {
-			return unreadable("is too long")
+			return nil, unreadable("is too long")
 		}
-		return r.mask.Text(strings.ToValidUTF8(string(r.Body), "\uFFFD"), false, redacted), nil
+		if r.text == nil {
+			r.text = r.mask.Text(strings.ToValidUTF8(string(r.Body), "\uFFFD"), false, redacted)
+		}
+		return r.text, nil
 	}
 	if !r.read {
 		r.read = true
 		r.body, r.why = r.decoded()
 	}
 	if r.why != "" {
-		return unreadable(r.why)
+		return nil, unreadable(r.why)
 	}
 	return r.body, nil
 }
@@ -76,9 +80,7 @@ func (r *replied) decoded() (body any, why string) {
 }
 
 // unreadable is the error of a part that must not be read.
-func unreadable(why string) (any, error) {
-	return nil, errors.New("reads a body that " + why)
-}
+func unreadable(why string) error { return errors.New("reads a body that " + why) }
 
 // cleaned takes secrets out of a value, which is changed.
 func cleaned(v any, m *redact.Mask) any {

@@ -42,9 +42,9 @@ type scope struct {
 	target *Target
 	deps   *Deps
 
-	shared  *runInput      // the input, when it was read
-	decoded map[string]any // what steps gave
-	frames  []frame        // of the predicates around
+	shared  *runInput    // the input, when it was read
+	decoded map[kept]any // what was read of it
+	frames  []frame      // of the predicates around
 	work    int
 	text    int
 
@@ -79,38 +79,51 @@ func (s *scope) grow(n int) error {
 	return nil
 }
 
-// lookUp decodes something once.
-func (s *scope) lookUp(name string, raw []byte) (any, error) {
-	if v, ok := s.decoded[name]; ok {
+// kept names what is kept of a step: its output, or what came with its signal.
+type kept struct {
+	step   string
+	signal bool
+}
+
+// value decodes what is kept, once.
+func (s *scope) value(k kept) (any, error) {
+	if v, ok := s.decoded[k]; ok {
 		return v, nil
 	}
-	v, err := decodeJSON(raw)
+	v, err := decodeJSON(s.raw(k))
 	if err != nil {
 		return nil, err
 	}
 	if s.decoded == nil {
-		s.decoded = map[string]any{}
+		s.decoded = map[kept]any{}
 	}
-	s.decoded[name] = v
+	s.decoded[k] = v
 	return v, nil
 }
 
-// outputOf is what a step has come to, however it ended.
-func (s *scope) outputOf(step string) (any, error) {
-	return s.lookUp("output "+step, s.settled(step))
-}
-
-// settled is the JSON of that.
-func (s *scope) settled(step string) []byte {
-	raw, ok := s.call.Settled(step)
-	if !ok && step == s.call.Step {
+// raw is the JSON of what is kept. The output is what the step has come to, however it
+// ended.
+func (s *scope) raw(k kept) []byte {
+	if k.signal {
+		return s.call.Signal(k.step)
+	}
+	raw, ok := s.call.Settled(k.step)
+	if !ok && k.step == s.call.Step {
 		raw = s.call.Out
 	}
 	return raw
 }
 
-func (s *scope) signalOf(step string) (any, error) {
-	return s.lookUp("signal "+step, s.call.Signal(step))
+// written is the JSON of what is kept, if it is as it would be written, and was not read:
+// then that is known, and it is not looked at again.
+func (s *scope) written(k kept) []byte {
+	if _, read := s.decoded[k]; read {
+		return nil
+	}
+	if raw := s.raw(k); asWritten(raw) {
+		return raw
+	}
+	return nil
 }
 
 func (s *scope) runField(name string) any {

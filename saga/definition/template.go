@@ -135,8 +135,8 @@ func (t *textTemplate) wrap(err error) error {
 
 // appendJSON writes the value; what is kept as it would be written is not read for that.
 func (x *expression) appendJSON(b []byte, s *scope) ([]byte, error) {
-	if x.stored != nil {
-		if raw := x.stored(s); asWritten(raw) {
+	if x.whole != nil {
+		if raw := s.written(x.whole(s)); raw != nil {
 			return append(b, raw...), nil
 		}
 	}
