@@ -20,5 +20,7 @@ func NewID(prefix string, now time.Time, random io.Reader) (string, error) {
 	if _, err := io.ReadFull(random, b[6:]); err != nil {
 		return "", fmt.Errorf("kv: new id: %w", err)
 	}
-	return prefix + "_" + idAlphabet.EncodeToString(b[:]), nil
+	var text [26]byte
+	idAlphabet.Encode(text[:], b[:])
+	return prefix + "_" + string(text[:]), nil
 }

@@ -63,12 +63,25 @@ func (t Table[T]) ID() TableID { return t.id }
 
 // Get reads one row; ok is false when it is absent.
 func (t Table[T]) Get(r Reader, key Key) (v T, ok bool, err error) {
-	raw, err := r.Get(t.id, key)
-	if err != nil || raw == nil {
+	row, err := t.Load(r, key)
+	if row == nil {
 		return v, false, err
 	}
-	v, err = t.decode(key, raw)
-	return v, err == nil, err
+	return *row, true, nil
+}
+
+// Load is [Table.Get] for large rows, which are not passed on by value; it returns nil
+// when the row is absent.
+func (t Table[T]) Load(r Reader, key Key) (*T, error) {
+	raw, err := r.Get(t.id, key)
+	if err != nil || raw == nil {
+		return nil, err
+	}
+	v := new(T)
+	if err := t.decode(key, raw, v); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // Put writes one row.
@@ -104,7 +117,7 @@ func (t Table[T]) rows(entries iter.Seq2[Entry, error]) iter.Seq2[Row[T], error]
 		for e, err := range entries {
 			row := Row[T]{Key: e.Key}
 			if err == nil {
-				row.Value, err = t.decode(e.Key, e.Value)
+				err = t.decode(e.Key, e.Value, &row.Value)
 			}
 			if !yield(row, err) || err != nil {
 				return
@@ -134,53 +147,51 @@ func (t Table[T]) Encode(v T) ([]byte, error) {
 	return append(append(out, body...), blob...), nil
 }
 
-func (t Table[T]) decode(key, raw []byte) (T, error) {
-	v, err := t.parse(raw)
-	if err != nil {
-		var none T // not what was read before the error
-		return none, fmt.Errorf("kv: row %x of %s: %w", key, t.id, err)
+func (t Table[T]) decode(key, raw []byte, v *T) error {
+	if err := t.parse(raw, v); err != nil {
+		*v = *new(T) // not what was read before the error
+		return fmt.Errorf("kv: row %x of %s: %w", key, t.id, err)
 	}
-	return v, nil
+	return nil
 }
 
-func (t Table[T]) parse(raw []byte) (v T, err error) {
+func (t Table[T]) parse(raw []byte, v *T) (err error) {
 	if len(raw) < 2 {
-		return v, fmt.Errorf("%w: %d bytes are no row", ErrCorrupt, len(raw))
+		return fmt.Errorf("%w: %d bytes are no row", ErrCorrupt, len(raw))
 	}
 	version := raw[0]
 	if version == 0 {
-		return v, fmt.Errorf("%w: row version 0", ErrCorrupt)
+		return fmt.Errorf("%w: row version 0", ErrCorrupt)
 	}
 	if version > t.version {
-		return v, fmt.Errorf("%w (row version %d, known up to %d)", ErrNewer, version, t.version)
+		return fmt.Errorf("%w (row version %d, known up to %d)", ErrNewer, version, t.version)
 	}
 	if t.codec != nil {
-		err = t.readCodec(version, raw[1:], &v)
-		return v, err
+		return t.readCodec(version, raw[1:], v)
 	}
 	n, used := binary.Uvarint(raw[1:])
 	rest := raw[1+max(used, 0):]
 	if used <= 0 || n > uint64(len(rest)) {
-		return v, fmt.Errorf("%w: the length of the JSON does not fit", ErrCorrupt)
+		return fmt.Errorf("%w: the length of the JSON does not fit", ErrCorrupt)
 	}
 	body, blob := rest[:n], rest[n:]
 	if version < t.version {
 		if t.upgrade == nil {
-			return v, fmt.Errorf("%w: no way to read row version %d", ErrCorrupt, version)
+			return fmt.Errorf("%w: no way to read row version %d", ErrCorrupt, version)
 		}
 		if body, err = t.upgrade(version, body); err != nil {
-			return v, err
+			return err
 		}
 	}
-	if err := strictJSON(body, &v); err != nil {
-		return v, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	if err := strictJSON(body, v); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if t.blob != nil {
-		*t.blob(&v) = blob[:len(blob):len(blob)] //nolint:modernize // on purpose
+		*t.blob(v) = blob[:len(blob):len(blob)] //nolint:modernize // on purpose
 	} else if len(blob) > 0 {
-		return v, fmt.Errorf("%w: %d bytes follow the JSON", ErrCorrupt, len(blob))
+		return fmt.Errorf("%w: %d bytes follow the JSON", ErrCorrupt, len(blob))
 	}
-	return v, nil
+	return nil
 }
 
 func (t Table[T]) readCodec(version byte, body []byte, v *T) error {
