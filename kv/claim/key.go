@@ -149,7 +149,9 @@ func NewToken(random io.Reader) (string, error) {
 	if _, err := io.ReadFull(random, b[:]); err != nil {
 		return "", fmt.Errorf("claim: new token: %w", err)
 	}
-	return lowerBase32.EncodeToString(b[:]), nil
+	var text [26]byte
+	lowerBase32.Encode(text[:], b[:])
+	return string(text[:]), nil
 }
 
 // Validate reports whether id can name a claim. Its error is an [InvalidError].

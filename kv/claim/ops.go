@@ -29,12 +29,11 @@ func (b Request) Ref() Ref { return Ref{ID: b.ID, Token: b.Token} }
 // intent is durable when Begin returns. Errors: [ErrInvalid] with the field,
 // [ErrTokenReused], [ErrNoEpoch], kv.ErrNoSpace for a new key when the disk is
 // nearly full, kv.ErrCommitUnknown, after which the same token asks again.
-func (b *Book) Begin(ctx context.Context, req Request) (Decision, error) {
+func (b *Book) Begin(ctx context.Context, req Request) (d Decision, err error) {
 	if err := req.validate(b.machine.Epoch); err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	d, decided, err := b.peek(ctx, req)
-	if err != nil || decided {
+	if decided, err := b.peek(ctx, &req, &d); err != nil || decided {
 		return d, err
 	}
 	return b.begin(ctx, req)
@@ -60,27 +59,28 @@ func (b *Book) beginTx(w kv.Writer, req Request) (Decision, error) {
 	})
 }
 
-// peek decides without a write if that is possible.
-func (b *Book) peek(ctx context.Context, req Request) (Decision, bool, error) {
+// peek decides without a write if that is possible, and says what in d.
+func (b *Book) peek(ctx context.Context, req *Request, d *Decision) (decided bool, err error) {
 	var seen struct {
 		record *Record
 		at     time.Time
 	}
 	id := req.ID
-	err := b.store.View(ctx, func(rd kv.Reader) (err error) {
+	err = b.store.View(ctx, func(rd kv.Reader) (err error) {
 		seen.record, err = load(rd, id)
 		seen.at = rd.Now()
 		return err
 	})
 	if err != nil || seen.record == nil {
-		return Decision{}, false, err
+		return false, err
 	}
-	s, err := b.machine.begin(seen.record, seen.at, req)
+	s, err := b.machine.begin(seen.record, seen.at, *req)
 	if err != nil || s.Write != Keep {
-		return Decision{}, false, err
+		return false, err
 	}
 	b.observe(opBegin, s.Decision.Kind)
-	return s.Decision, true, nil
+	*d = s.Decision
+	return true, nil
 }
 
 // Done records that the effect happened, with its result. See [Machine.Done].

@@ -126,14 +126,11 @@ func isDamage(err error) bool { return errors.Is(err, kv.ErrCorrupt) || errors.I
 
 // load reads the record of id, or nil when it is absent.
 func load(rd kv.Reader, id ID) (*Record, error) {
-	r, ok, err := recordTable.Get(rd, recordKey(id))
+	r, err := recordTable.Load(rd, recordKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("claim: scope %q, key %q: %w", id.Scope, id.Key, err)
 	}
-	if !ok {
-		return nil, nil
-	}
-	return &r, nil
+	return r, nil
 }
 
 // save carries out a step: the record, and its one row in an index.

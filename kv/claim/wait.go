@@ -101,7 +101,7 @@ func (b *Book) beginOrWait(
 ) (d Decision, again bool, err error) {
 	w := b.waiters.join(req.ID)
 	defer b.waiters.leave(req.ID, w)
-	d, decided, err := b.peek(ctx, req)
+	decided, err := b.peek(ctx, &req, &d)
 	if err != nil || decided && d.Kind != InFlight {
 		return d, false, err
 	}
