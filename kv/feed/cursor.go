@@ -103,10 +103,17 @@ const (
 // ConflictError says that a cursor belongs to another history. It is the answer 409.
 type ConflictError struct {
 	Kind Conflict
-	// Resume is a cursor to go on with that skips nothing: the same place when the
-	// histories are known to agree up to it, else the oldest entry kept. Entries
-	// may come again; their ids tell.
+	// Resume is a cursor to go on with that skips nothing of what is kept: the same
+	// place when the histories are known to agree up to it, else the oldest entry
+	// kept. Entries may come again; their ids tell.
 	Resume string
+	// Missed is how many entries behind the cursor's number were removed by
+	// retention: the reader has not seen them and can no longer get them here.
+	Missed uint64
+	// Removed is, where Resume is the oldest entry kept, how many entries retention
+	// has removed before it. Nobody can tell of which of them, up to the cursor's
+	// number, the reader has seen another history.
+	Removed uint64
 }
 
 // Error says what the conflict is and how to go on.
@@ -116,7 +123,12 @@ func (e *ConflictError) Error() string {
 		ConflictAhead: "is ahead of the last entry",
 		ConflictEntry: "names an entry that is not the one in this log",
 	}[e.Kind]
-	return "feed: cursor " + why + "; go on with the resume cursor and drop events whose id was seen"
+	text := "feed: cursor " + why + "; "
+	if e.Removed > 0 {
+		text += fmt.Sprintf("the entries up to %d were removed, at least %d of them unread; "+
+			"get what they reported from the listings, then ", e.Removed, e.Missed)
+	}
+	return text + "go on with the resume cursor and drop events whose id was seen"
 }
 
 func (m meta) position(seq uint64, mark []byte) position {
@@ -149,17 +161,19 @@ func (m meta) next(rd kv.Reader, p position) (uint64, error) {
 	if p == (position{}) { // taken before the first entry: the beginning of every history
 		p = m.position(0, make([]byte, markSize))
 	}
-	conflict := func(kind Conflict, resume position) error {
-		return &ConflictError{Kind: kind, Resume: resume.encode()}
+	conflict := func(kind Conflict) error {
+		gone := m.Oldest - 1
+		return &ConflictError{Kind: kind, Resume: m.oldest().encode(),
+			Missed: gone - min(gone, p.seq), Removed: gone}
 	}
 	sameEpoch := bytes.Equal(p.epoch[:], m.Epoch)
 	switch {
 	case p.seq > m.Head && !sameEpoch:
-		return 0, conflict(ConflictEpoch, m.oldest())
+		return 0, conflict(ConflictEpoch)
 	case p.seq > m.Head:
-		return 0, conflict(ConflictAhead, m.oldest())
+		return 0, conflict(ConflictAhead)
 	case p.seq < m.Oldest-1 && !sameEpoch:
-		return 0, conflict(ConflictEpoch, m.oldest())
+		return 0, conflict(ConflictEpoch)
 	case p.seq < m.Oldest-1:
 		return 0, &GoneError{After: p.seq, Oldest: m.Oldest, Cursor: m.oldest().encode()}
 	}
@@ -169,11 +183,11 @@ func (m meta) next(rd kv.Reader, p position) (uint64, error) {
 	}
 	switch {
 	case here.mark != p.mark && sameEpoch:
-		return 0, conflict(ConflictEntry, m.oldest())
+		return 0, conflict(ConflictEntry)
 	case here.mark != p.mark:
-		return 0, conflict(ConflictEpoch, m.oldest())
+		return 0, conflict(ConflictEpoch)
 	case !sameEpoch:
-		return 0, conflict(ConflictEpoch, here)
+		return 0, &ConflictError{Kind: ConflictEpoch, Resume: here.encode()}
 	}
 	return p.seq + 1, nil
 }

@@ -12,7 +12,8 @@
 //     every push sees the same bytes for ever.
 //   - A cursor is checked on every read. One that points before the oldest entry
 //     is answered with [GoneError], one that belongs to another history with
-//     [ConflictError]; both say how to go on. Nothing is ever skipped in silence.
+//     [ConflictError]; both say how to go on, and how many entries cannot be had any
+//     more. Nothing is ever skipped in silence.
 //   - A damaged entry keeps nobody from what comes before it.
 //
 // # What is not

@@ -606,10 +606,23 @@ func TestXS05_AfterARestoreEachCursorSaysHowToGoOn(t *testing.T) {
 	if _, err := g.Trim(t.Context(), restored, Retention{MaxEntries: 3}); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []int{2, 4} {
+	for n, missed := range map[int]uint64{2: 2, 4: 0} {
 		resume := conflict(t, g, restored, at(n), ConflictEpoch)
 		if p := read(t, g, restored, resume, 9); ids(p.Events) != "e5 x6 x7" {
 			t.Errorf("cursor at %d resumes with %s", n, ids(p.Events))
+		}
+		_, err := g.Read(t.Context(), restored, at(n), 1)
+		c, _ := errors.AsType[*ConflictError](err)
+		told := strings.Contains(err.Error(), "2 of them unread")
+		if removed := missed * 2; c.Missed != missed || c.Removed != removed || told != (missed > 0) {
+			t.Errorf("cursor at %d: %+v, %v; want %d missed of %d", n, c, err, missed, removed)
+		}
+	}
+	// One that is ahead, or where another entry is: what it has seen is not known.
+	for _, n := range []int{6, 8} {
+		_, err := g.Read(t.Context(), restored, at(n), 1)
+		if c, _ := errors.AsType[*ConflictError](err); c.Missed != 0 || c.Removed != 4 {
+			t.Errorf("cursor at %d: %+v, want 4 removed", n, c)
 		}
 	}
 }
