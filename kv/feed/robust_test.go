@@ -128,3 +128,37 @@ func TestADamagedEntryKeepsNobodyFromWhatComesBefore(t *testing.T) {
 		})
 	}
 }
+
+// However many keys are damaged, wherever they lie, the rule comes to an end and sees
+// each once, and the hole behind them.
+func TestTheRuleOfTheLogEndsOnManyDamagedKeys(t *testing.T) {
+	const damaged = 2*rulePage + 5
+	for name, prefix := range map[string]string{"before": "\x00", "behind": "\xff"} {
+		t.Run(name, func(t *testing.T) {
+			s := memkv.New(memkv.Options{})
+			defer s.Close()
+			add(t, New(Config{}), s, numbered(1, 2*rulePage)...)
+			err := s.Update(t.Context(), func(w kv.Writer) error {
+				for i := range damaged {
+					key := append([]byte(prefix), kv.Key{}.Int(int64(i))...)
+					if err := w.Put(entryTable.ID(), key, []byte("x")); err != nil {
+						return err
+					}
+				}
+				return w.Delete(entryTable.ID(), entryKey(rulePage))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, err := range checkLog(t.Context(), s) {
+				if n++; err != nil || n > damaged+1 {
+					t.Fatalf("%d violations, %v", n, err)
+				}
+			}
+			if n != damaged+1 {
+				t.Errorf("%d violations, want %d", n, damaged+1)
+			}
+		})
+	}
+}

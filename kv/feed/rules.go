@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"onced/kv"
@@ -53,8 +54,10 @@ func checkLog(ctx context.Context, s kv.Store) iter.Seq2[invariant.Violation, er
 	}
 }
 
-// logCheck is the progress of checkLog: next is the number to be seen next.
+// logCheck is the progress of checkLog: from is behind the last row judged, and
+// next the number to be seen next.
 type logCheck struct {
+	from kv.Key
 	next uint64
 	end  bool
 }
@@ -71,20 +74,17 @@ func (c *logCheck) page(rd kv.Reader) (found []invariant.Violation, err error) {
 	if !ok {
 		m = meta{Oldest: 1}
 	}
-	if ok && c.next == 1 {
+	if ok && c.from == nil {
 		m.judge(func(detail string) { report(m.Head, "%s", detail) })
 	}
-	first := c.next
 	c.next = max(c.next, m.Oldest)
-	if first > 1 { // else rows below the oldest are looked at too
-		first = c.next
-	}
 	n := 0
-	for e, err := range rd.Scan(entryTable.ID(), kv.Range{From: entryKey(first), Limit: rulePage}) {
+	for e, err := range rd.Scan(entryTable.ID(), kv.Range{From: c.from, Limit: rulePage}) {
 		if err != nil {
 			return nil, err
 		}
 		n++
+		c.from = append(slices.Clip(e.Key), 0) // not behind next: a damaged key has no number
 		d := kv.DecodeKey(e.Key)
 		seq := d.Uint()
 		switch {
