@@ -866,6 +866,20 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	}
 }
 
+func TestMoreThanMaxLimitGivesThatMany(t *testing.T) {
+	s, _, _ := open(t)
+	f := New(Config{})
+	add(t, f, s, numbered(1, MaxLimit+1)...)
+	for limit, want := range map[int]int{0: DefaultLimit, -1: DefaultLimit, MaxLimit: MaxLimit, 1 << 40: MaxLimit} {
+		if p := read(t, f, s, "", limit); len(p.Events) != want {
+			t.Errorf("a page of %d has %d events, want %d", limit, len(p.Events), want)
+		}
+		if got, err := f.Latest(t.Context(), s, 0, limit); err != nil || len(got) != want {
+			t.Errorf("the latest %d are %d, %v; want %d", limit, len(got), err, want)
+		}
+	}
+}
+
 // damage is a way to break a log of the entries 3 to 300, and the rule that sees it.
 type damage struct {
 	name, rule string

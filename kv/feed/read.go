@@ -49,12 +49,7 @@ func (f *Feed) Read(ctx context.Context, s kv.Store, cursor string, limit int) (
 
 // ReadIn is [Feed.Read] inside a transaction, for consumers in the same store.
 func ReadIn(rd kv.Reader, cursor string, limit int) (Page, error) {
-	switch {
-	case limit <= 0:
-		limit = DefaultLimit
-	case limit > MaxLimit:
-		limit = MaxLimit
-	}
+	limit = pageLimit(limit)
 	var pos position
 	var err error
 	if cursor != "" {
@@ -78,6 +73,14 @@ func ReadIn(rd kv.Reader, cursor string, limit int) (Page, error) {
 		return Page{}, err
 	}
 	return m.read(rd, next, limit)
+}
+
+// pageLimit is how many events a page has at most for which limit are asked.
+func pageLimit(limit int) int {
+	if limit <= 0 {
+		return DefaultLimit
+	}
+	return min(limit, MaxLimit)
 }
 
 func (m meta) read(rd kv.Reader, next uint64, limit int) (Page, error) {
@@ -125,14 +128,11 @@ func unreadable(err error) bool {
 	return errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer)
 }
 
-// Latest returns the newest entries first, at most limit, with numbers below
-// before (0 means from the head). It is for people who look, not for consumers:
+// Latest returns the newest entries first, at most limit (0 means [DefaultLimit]),
+// with numbers below before (0 means from the head). It is for people who look, not for consumers:
 // it has no cursor and promises no completeness.
 func (f *Feed) Latest(ctx context.Context, s kv.Store, before uint64, limit int) (events []Event, err error) {
-	if limit <= 0 || limit > MaxLimit {
-		limit = DefaultLimit
-	}
-	r := kv.Range{Reverse: true, Limit: limit}
+	r := kv.Range{Reverse: true, Limit: pageLimit(limit)}
 	if before > 0 {
 		r.To = entryKey(before)
 	}
