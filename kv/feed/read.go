@@ -256,9 +256,11 @@ func (keep Retention) mayGo(rd kv.Reader, m meta, seq uint64) (e entry, may bool
 func remove(w kv.Writer, seq uint64, id string) error {
 	key := kv.Key{}.String(id)
 	row, ok, err := onceTable.Get(w, key)
-	if err != nil {
+	if err != nil && !unreadable(err) {
 		return err
 	}
+	// A row that cannot be read stays: it may be that of a later entry, whose fact
+	// must not be told again.
 	if ok && row.Seq == seq {
 		if err := onceTable.Delete(w, key); err != nil {
 			return err

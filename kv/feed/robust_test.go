@@ -162,3 +162,28 @@ func TestTheRuleOfTheLogEndsOnManyDamagedKeys(t *testing.T) {
 		})
 	}
 }
+
+// A row of an id that cannot be read keeps no entry from being removed, and says
+// nothing of whether its fact was told.
+func TestADamagedRowOfAnIDDoesNotStopTrim(t *testing.T) {
+	s := memkv.New(memkv.Options{Rerun: true})
+	defer s.Close()
+	f := New(Config{})
+	once := func(w kv.Writer) error { _, _, err := f.AppendOnce(w, event("e1")); return err }
+	if err := s.Update(t.Context(), once); err != nil {
+		t.Fatal(err)
+	}
+	add(t, f, s, "e2", "e3")
+	err := s.Update(t.Context(), func(w kv.Writer) error {
+		return w.Put(onceTable.ID(), kv.Key{}.String("e1"), []byte("damaged"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Trim(t.Context(), s, Retention{MaxEntries: 1}); n != 2 || err != nil {
+		t.Errorf("trimmed %d, %v; want 2", n, err)
+	}
+	if err := s.Update(t.Context(), once); !errors.Is(err, kv.ErrCorrupt) {
+		t.Errorf("told again: %v, want ErrCorrupt", err)
+	}
+}
