@@ -34,7 +34,8 @@ type Event struct {
 	Type string
 	// Subject names what the event is about; it may be empty.
 	Subject string
-	// Time is when the fact happened; zero takes the transaction's instant.
+	// Time is when the fact happened, from 1970 to 48 hours after the transaction's
+	// instant; zero takes that.
 	Time time.Time
 	// Data is one JSON value, or nil.
 	Data json.RawMessage
@@ -58,6 +59,9 @@ type envelope struct {
 
 // MarshalJSON returns, for an event read from a feed, the bytes made when it was
 // appended; change no field of such an event. For any other it encodes the fields.
+// Note that [json.Marshal] puts <, > and & of these bytes in other words, which mean
+// the same: where the bytes count, as under a signature, take [Event.JSON], or an
+// encoder with SetEscapeHTML(false).
 func (e Event) MarshalJSON() ([]byte, error) {
 	if e.frozen != nil {
 		return bytes.Clone(e.frozen), nil
@@ -142,6 +146,19 @@ func (e Event) check() error {
 		return fmt.Errorf("feed: event time has the year %d; it must be from 1970 to 9999", y)
 	}
 	return checkData(e.Data)
+}
+
+// maxAhead is how much later than its entry an event may be: a block may be hours
+// ahead of us, never days.
+const maxAhead = 48 * time.Hour
+
+func (e Event) checkAhead(appended time.Time) error {
+	if !e.Time.After(appended.Add(maxAhead)) {
+		return nil
+	}
+	return fmt.Errorf("feed: event time is %s and more than %.0f hours after %s, when it was appended; "+
+		"give the time at which the fact happened", e.Time.UTC().Format(time.RFC3339), maxAhead.Hours(),
+		appended.UTC().Format(time.RFC3339))
 }
 
 func checkName(field, v string, limit int) error {

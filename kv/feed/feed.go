@@ -196,6 +196,9 @@ func (f *Feed) complete(w kv.Writer, ev Event) (Event, error) {
 }
 
 func (f *Feed) append(w kv.Writer, ev Event) (uint64, error) {
+	if err := ev.checkAhead(w.Now()); err != nil {
+		return 0, err
+	}
 	m, ok, err := metaTable.Get(w, metaKey)
 	if err != nil {
 		return 0, err

@@ -154,6 +154,12 @@ func TestBytesAreFrozen(t *testing.T) {
 	if err != nil || string(again) != want {
 		t.Errorf("MarshalJSON is %s, %v", again, err)
 	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(ev); err != nil || out.String() != want+"\n" {
+		t.Errorf("encoded as %s, %v", out.String(), err)
+	}
 	var back Event
 	more := strings.Replace(want, `"seq"`, `"unknown":[1],"seq"`, 1)
 	if err := json.Unmarshal([]byte(more), &back); err != nil {
@@ -193,6 +199,7 @@ func TestBadEventsAreRefusedAndNamed(t *testing.T) {
 		{"source", with(func(e *Event) { e.Source = "http://[bad" })},
 		{"subject", with(func(e *Event) { e.Subject = "a\x00" })},
 		{"time", with(func(e *Event) { e.Time = time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC) })},
+		{"time", with(func(e *Event) { e.Time = newClock().Now().Add(48*time.Hour + 1) })},
 		{"time", with(func(e *Event) { e.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) })},
 		{"data", with(func(e *Event) { e.Data = json.RawMessage(`{"a":`) })},
 		{"data", with(func(e *Event) { e.Data = json.RawMessage(`{} {}`) })},
@@ -210,6 +217,14 @@ func TestBadEventsAreRefusedAndNamed(t *testing.T) {
 		var limit *kv.LimitError
 		if errors.As(err, &limit) && !strings.Contains(err.Error(), fmt.Sprint(limit.Limit)) {
 			t.Errorf("%v does not print the limit", err)
+		}
+	}
+	// Every time that is taken is one that the rules take.
+	for _, at := range []time.Time{time.Unix(0, 0), newClock().Now().Add(48 * time.Hour)} {
+		e := with(func(e *Event) { e.Time = at })
+		err := s.Update(t.Context(), func(w kv.Writer) error { _, err := f.Append(w, e); return err })
+		if err != nil {
+			t.Errorf("time %v: %v", at, err)
 		}
 	}
 	biggest := event("big")

@@ -119,9 +119,6 @@ func (m meta) judge(report func(string)) {
 	}
 }
 
-// earliest is before any fact that a program like this reports.
-var earliest = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
-
 func judgeEntry(seq uint64, raw kv.Entry, report func(string)) {
 	one := func(yield func(kv.Entry, error) bool) { yield(raw, nil) }
 	for row, err := range entryTable.Decode(one) {
@@ -137,11 +134,8 @@ func judgeEntry(seq uint64, raw kv.Entry, report func(string)) {
 		if err := ev.check(); err != nil {
 			report(err.Error())
 		}
-		at := time.Unix(0, row.Value.At)
-		// A block may be hours ahead of us, never days.
-		if ev.Time.Before(earliest) || ev.Time.After(at.Add(48*time.Hour)) {
-			report(fmt.Sprintf("has the time %s and was appended at %s", ev.Time.Format(time.RFC3339),
-				at.UTC().Format(time.RFC3339)))
+		if err := ev.checkAhead(time.Unix(0, row.Value.At)); err != nil {
+			report(err.Error())
 		}
 	}
 }
