@@ -161,6 +161,9 @@ func pow10(n int) *big.Int {
 	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
 }
 
+// maxUnits is above the most units of any amount.
+var maxUnits = pow10(MaxIntegerDigits + MaxFractionDigits)
+
 // FromMinor makes an amount of the asset's smallest units (cents, satoshi, wei),
 // as chains and some gateways report them. The exponent must be known and the
 // number not negative.
@@ -173,8 +176,8 @@ func FromMinor(units *big.Int, a Asset) (Amount, error) {
 		return Amount{}, errUnset
 	case units.Sign() < 0:
 		return Amount{}, &Error{Field: "amount", Problem: "is negative", Remedy: "give zero or more units"}
-	case units.BitLen() > 300: // far beyond the bound, and cheap to see
-		return Amount{}, &Error{Field: "amount", Problem: "has more than 300 bits",
+	case units.BitLen() > maxUnits.BitLen(): // beyond the bound of every asset, and cheap to see
+		return Amount{}, &Error{Field: "amount", Problem: fmt.Sprintf("has more than %d bits", maxUnits.BitLen()),
 			Remedy: "check where the number comes from"}
 	}
 	m := Amount{value: decimal.NewFromBigInt(units, -int32(exp)), asset: a}

@@ -440,6 +440,34 @@ func TestSigned(t *testing.T) {
 	}
 }
 
+// What can be written out in full can come in units too.
+func TestFromMinorTakesAllThatParseTakes(t *testing.T) {
+	for exp := range MaxFractionDigits + 1 {
+		a, err := NewAsset(usdt, exp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Repeat("9", MaxIntegerDigits)
+		if exp > 0 {
+			text += "." + strings.Repeat("9", exp)
+		}
+		m, err := Parse(text, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := m.Minor()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := FromMinor(n, a); err != nil || !back.Equal(m) {
+			t.Errorf("exponent %d: %v, %v", exp, back, err)
+		}
+		if more, err := FromMinor(n.Add(n, big.NewInt(1)), a); err == nil {
+			t.Errorf("exponent %d: one unit too many gives %v", exp, more)
+		}
+	}
+}
+
 func TestAssets(t *testing.T) {
 	for id, want := range map[string]int{
 		"USD": 2, "EUR": 2, "JPY": 0, "KRW": 0, "VND": 0, "XAF": 0, "ISK": 0,
