@@ -56,7 +56,8 @@ const maxAssetID = 300
 const remedyAsset = "use a code of ISO 4217 such as USD, or a CAIP-19 identifier such as eip155:1/slip44:60"
 
 // ParseAsset reads an identifier. The exponent is known for currencies of ISO
-// 4217, bitcoin and its relatives, and the native coin of EVM chains.
+// 4217, bitcoin and its closest relatives (test networks, Litecoin, Dogecoin, Dash,
+// Bitcoin Cash), and the native coin of EVM chains.
 func ParseAsset(id string) (Asset, error) {
 	if exp, ok := currencyExponent(id); ok {
 		return Asset{id: id, digits: int8(exp + 1)}, nil
@@ -107,11 +108,16 @@ func parseCAIP19(id string) (Asset, error) {
 	case hasToken || assetSpace != "slip44":
 	case chainSpace == "eip155":
 		a.digits = 18 + 1 // the unit of account of every EVM chain is the wei
-	case chainSpace == "bip122":
-		a.digits = 8 + 1 // bitcoin, its test networks and its relatives
+	case chainSpace == "bip122" && satoshis[assetRef]:
+		a.digits = 8 + 1
 	}
 	return a, nil
 }
+
+// satoshis has the coins of SLIP-44 that are counted in 1/100,000,000: bitcoin, all
+// test networks, Litecoin, Dogecoin, Dash and Bitcoin Cash. Other descendants of
+// bitcoin count otherwise, some of them.
+var satoshis = map[string]bool{"0": true, "1": true, "2": true, "3": true, "5": true, "145": true}
 
 const (
 	lower = "abcdefghijklmnopqrstuvwxyz"

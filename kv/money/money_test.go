@@ -474,6 +474,10 @@ func TestAssets(t *testing.T) {
 		"KWD": 3, "BHD": 3, "TND": 3, "IQD": 3,
 		"CLF": 4, "UYW": 4, "CLP": 0, "MGA": 2, "ZWG": 2, "XCG": 2, bitcoin: 8, ether: 18,
 		"bip122:000000000933ea01ad0ee984209779ba/slip44:1": 8, "eip155:137/slip44:966": 18,
+		"bip122:12a765e31ffd4059bada1e25190f6e98/slip44:2":   8, // Litecoin
+		"bip122:1a91e3dace36e2be3bf030a65679fe82/slip44:3":   8, // Dogecoin
+		"bip122:00000ffd590b1485b3caadc19b22e637/slip44:5":   8, // Dash
+		"bip122:000000000000000000651ef99cb9fcbe/slip44:145": 8, // Bitcoin Cash
 	} {
 		if got, known := asset(t, id).Exponent(); !known || got != want {
 			t.Errorf("exponent of %s is %d, %v; want %d", id, got, known, want)
@@ -482,6 +486,8 @@ func TestAssets(t *testing.T) {
 	for _, id := range []string{
 		usdt, "eip155:1/erc721:0xab/7", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp/slip44:501",
 		"cosmos:cosmoshub-3/slip44:118",
+		"bip122:00000000000000000000000000000000/slip44:6", // Peercoin has 6 digits
+		"bip122:000000000019d6689c085ae165831e93/slip44:00",
 	} {
 		a := asset(t, id)
 		if _, known := a.Exponent(); known || a.ID() != id {
