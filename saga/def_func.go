@@ -49,11 +49,12 @@ type Call struct {
 // runCache keeps what the functions of a run make of its input. The calls of a run that
 // one process makes share it; it is gone with the process.
 type runCache struct {
-	once sync.Once
+	mu   sync.Mutex
 	made any
+	done bool
 }
 
-// Cached returns what make returns, which is called at most once while this process works
+// Cached returns what make returns, which returns at most once while this process works
 // on the run: what a definition makes of the input for each call is made for the first
 // one only. So make must depend on the run's input alone, and a run has one make. What it
 // made is only read afterwards: a call that overstays its time may still read it while
@@ -62,7 +63,12 @@ func (c *Call) Cached(make func() any) any {
 	if c.cache == nil {
 		return make()
 	}
-	c.cache.once.Do(func() { c.cache.made = make() })
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	if !c.cache.done {
+		c.cache.made = make() // may panic: then nothing is made, and the next call makes it
+		c.cache.done = true
+	}
 	return c.cache.made
 }
 

@@ -28,3 +28,21 @@ func TestWhatIsMadeOfTheInput(t *testing.T) {
 		t.Errorf("a call of another run gets %v, want 4", got)
 	}
 }
+
+// TestWhatWasNotMadeIsMadeLater: a call whose making of it panics leaves nothing behind.
+func TestWhatWasNotMadeIsMadeLater(t *testing.T) {
+	cache := &runCache{}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is lost")
+			}
+		}()
+		(&Call{cache: cache}).Cached(func() any { panic("bug") })
+	}()
+	for range 2 {
+		if got := (&Call{cache: cache}).Cached(func() any { return 5 }); got != 5 {
+			t.Errorf("the next call gets %v, want 5", got)
+		}
+	}
+}
