@@ -8,6 +8,7 @@ import (
 
 	"onced/api/app"
 	"onced/api/config"
+	"onced/api/jsonlog"
 )
 
 // loadConfig reads the configuration; its error tells all problems.
@@ -37,11 +38,10 @@ func (c *call) loadPlace(remedy string) (*config.Config, error) {
 func newLogger(env Env, c *config.Config) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	level.Set(app.LevelOf(c.Log.Level))
-	o := &slog.HandlerOptions{Level: level}
 	if c.Log.Format == "text" || c.Log.Format == "auto" && env.Terminal {
-		return slog.New(slog.NewTextHandler(env.Stderr, o)), level
+		return slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: level})), level
 	}
-	return slog.New(slog.NewJSONHandler(env.Stderr, o)), level
+	return slog.New(jsonlog.New(env.Stderr, level)), level
 }
 
 func serve(ctx context.Context, c *call) error {
