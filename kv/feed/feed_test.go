@@ -885,7 +885,8 @@ func TestMoreThanMaxLimitGivesThatMany(t *testing.T) {
 	s, _, _ := open(t)
 	f := New(Config{})
 	add(t, f, s, numbered(1, MaxLimit+1)...)
-	for limit, want := range map[int]int{0: DefaultLimit, -1: DefaultLimit, MaxLimit: MaxLimit, 1 << 40: MaxLimit} {
+	for limit, want := range map[int]int{0: DefaultLimit, -1: DefaultLimit,
+		MaxLimit: MaxLimit, 1 << 40: MaxLimit} {
 		if p := read(t, f, s, "", limit); len(p.Events) != want {
 			t.Errorf("a page of %d has %d events, want %d", limit, len(p.Events), want)
 		}

@@ -177,8 +177,9 @@ func FromMinor(units *big.Int, a Asset) (Amount, error) {
 	case units.Sign() < 0:
 		return Amount{}, &Error{Field: "amount", Problem: "is negative", Remedy: "give zero or more units"}
 	case units.BitLen() > maxUnits.BitLen(): // beyond the bound of every asset, and cheap to see
-		return Amount{}, &Error{Field: "amount", Problem: fmt.Sprintf("has more than %d bits", maxUnits.BitLen()),
-			Remedy: "check where the number comes from"}
+		return Amount{}, &Error{Field: "amount",
+			Problem: fmt.Sprintf("has more than %d bits", maxUnits.BitLen()),
+			Remedy:  "check where the number comes from"}
 	}
 	m := Amount{value: decimal.NewFromBigInt(units, -int32(exp)), asset: a}
 	if err := m.bounded(); err != nil {
