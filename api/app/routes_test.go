@@ -1,14 +1,17 @@
 package app
 
 import (
+	"bufio"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"onced/api/auth"
+	"onced/api/proxy"
 )
 
 // TestTokensOfRoutes: who may not send a request to a route is told why, and
@@ -127,5 +130,23 @@ func TestUnknownOutcomeIsOneWarning(t *testing.T) {
 				t.Errorf("%d warnings:\n%s", n, r.log)
 			}
 		})
+	}
+}
+
+// The body of a request to a route is bounded in time by the server, and nothing is
+// claimed for one that does not arrive.
+func TestASlowBodyOfARouteIsCutOff(t *testing.T) {
+	r := start(t, options(t, "http: {read_timeout: 100ms}\n"+
+		"routes: [{path: /charges, principal: shop, upstream: 'http://127.0.0.1:1'}]\n"))
+	c := r.dial()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second)) // or it would wait for ever
+	_, _ = io.WriteString(c, "POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\n"+
+		"Content-Length: 10\r\n\r\nslow")
+	if status, err := answer(bufio.NewReader(c)); status != http.StatusRequestTimeout {
+		t.Errorf("%d %v", status, err)
+	}
+	_, ok, err := r.app.parts.book.Get(t.Context(), proxy.ClaimID("shop", "charges", "k"))
+	if ok || err != nil {
+		t.Errorf("there is a claim: %v %v", ok, err)
 	}
 }
