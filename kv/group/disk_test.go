@@ -24,6 +24,7 @@ type disk struct {
 	gate    chan error // when set, each commit takes its outcome from here
 	publish bool       // a commit can be seen before it has passed the gate, as with bbolt
 	during  func()     // when set, called in each commit
+	before  func()     // when set, called before a snapshot is taken
 
 	mu      sync.Mutex
 	state   *state
@@ -38,6 +39,9 @@ type state struct {
 }
 
 func (d *disk) Snapshot() (group.Snapshot, error) {
+	if d.before != nil {
+		d.before()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {

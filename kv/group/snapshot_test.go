@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"onced/kv"
 	"onced/kv/group"
@@ -125,5 +126,28 @@ func TestASnapshotIsNotKeptFromGroupToGroup(t *testing.T) {
 		if string(got) != "new" {
 			t.Errorf("the last read %q, want what was committed before", got)
 		}
+	})
+}
+
+// A row whose time lies after the instant of its reader would look as if the clock had
+// been set back.
+func TestAViewIsNotBeforeWhatItShows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := start(t, &disk{}, group.Options{})
+		var written time.Time
+		f.disk.before = func() { // somebody writes while the view begins
+			f.disk.before = nil
+			time.Sleep(time.Second)
+			written = time.Now()
+		}
+		if err := f.View(t.Context(), func(r kv.Reader) error {
+			if r.Now().Before(written) {
+				t.Errorf("the instant of the view is %v before what it shows", written.Sub(r.Now()))
+			}
+			return nil
+		}); err != nil || written.IsZero() {
+			t.Error("no snapshot was taken:", err)
+		}
+		f.close()
 	})
 }

@@ -19,7 +19,7 @@ func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) (err error) 
 		return err
 	}
 	defer s.views.Done()
-	r := &reader{s: s, ctx: ctx, now: s.opt.Clock.Now()}
+	r := &reader{s: s, ctx: ctx}
 	if f := s.failed.Load(); f != nil {
 		r.doubt = f.doubt
 		return s.look(r, fn)
@@ -46,6 +46,7 @@ func (s *Store) look(r *reader, fn func(kv.Reader) error) error {
 		snap.Close()
 	}()
 	r.snap, r.version = snap, snap.Version()
+	r.now = s.opt.Clock.Now() // after the snapshot: nothing in it is from later
 	return callClosure(func() error { return fn(r) })
 }
 
