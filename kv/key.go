@@ -87,10 +87,15 @@ func UnixNano(t time.Time) int64 {
 // appendEscaped writes b so that a zero byte inside it (00 ff) sorts after the
 // end of the part (00), which makes a shorter part sort before its extensions.
 func appendEscaped[T string | []byte](k Key, b T) Key {
-	for i := range len(b) {
-		k = append(k, b[i])
-		if b[i] == 0 {
-			k = append(k, afterTags)
+	start := len(k)
+	k = append(k, b...)
+	if bytes.IndexByte(k[start:], 0) >= 0 {
+		k = k[:start]
+		for i := range len(b) {
+			k = append(k, b[i])
+			if b[i] == 0 {
+				k = append(k, afterTags)
+			}
 		}
 	}
 	return append(k, 0)
@@ -109,7 +114,13 @@ var errKeyPart = errors.New("kv: the key does not have the expected parts")
 func DecodeKey(k []byte) *KeyDecoder { return &KeyDecoder{rest: k} }
 
 // Bytes reads a part written by Key.Bytes.
-func (d *KeyDecoder) Bytes() []byte { return d.escaped(tagBytes) }
+func (d *KeyDecoder) Bytes() []byte {
+	text := d.escaped(tagBytes)
+	if d.err != nil {
+		return nil
+	}
+	return append(make([]byte, 0, len(text)), text...)
+}
 
 // String reads a part written by Key.String.
 func (d *KeyDecoder) String() string { return string(d.escaped(tagString)) }
@@ -168,23 +179,27 @@ func (d *KeyDecoder) fixed(tag byte) uint64 {
 	return n
 }
 
+// escaped reads a text, whose bytes may be those of the key.
 func (d *KeyDecoder) escaped(tag byte) []byte {
 	if !d.tag(tag) {
 		return nil
 	}
-	out := make([]byte, 0, len(d.rest))
+	var out []byte // what comes before the escaped zero bytes so far
 	for {
 		i := bytes.IndexByte(d.rest, 0)
 		if i < 0 {
 			d.err = fmt.Errorf("%w: a text has no end", errKeyPart)
 			return nil
 		}
-		out = append(out, d.rest[:i]...)
 		if i+1 == len(d.rest) || d.rest[i+1] != afterTags {
+			text := d.rest[:i]
 			d.rest = d.rest[i+1:]
-			return out
+			if out == nil {
+				return text
+			}
+			return append(out, text...)
 		}
-		out = append(out, 0)
+		out = append(append(out, d.rest[:i]...), 0)
 		d.rest = d.rest[i+2:]
 	}
 }

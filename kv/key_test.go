@@ -181,6 +181,21 @@ func TestKeysFromACommonBeginningDoNotShareMemory(t *testing.T) {
 }
 
 // An id that is a prefix of another must not find the other's rows.
+func TestDecodedBytesHaveMemoryOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"plain", "with \x00 a zero"} {
+		key := kv.Key{}.Bytes([]byte(text))
+		got := kv.DecodeKey(key).Bytes()
+		clear(key)
+		if string(got) != text {
+			t.Errorf("%q became %q with the key it was read from", text, got)
+		}
+		if got == nil || cap(kv.DecodeKey(kv.Key{}.Bytes(nil)).Bytes()) != 0 {
+			t.Error("an empty part is read as nil, or with the bytes of others behind it")
+		}
+	}
+}
+
 func TestKeyRangeLeavesOutLongerIDs(t *testing.T) {
 	t.Parallel()
 	r := kv.Key{}.String("order").Range()
