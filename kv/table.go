@@ -90,6 +90,12 @@ func (t Table[T]) Put(w Writer, key Key, v T) error {
 	if err != nil {
 		return err
 	}
+	// A writer that can keep raw need not copy it.
+	if o, ok := w.(interface {
+		PutOwned(t TableID, key, value []byte) error
+	}); ok {
+		return o.PutOwned(t.id, key, raw)
+	}
 	return w.Put(t.id, key, raw)
 }
 

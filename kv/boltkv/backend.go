@@ -88,14 +88,16 @@ func applyTable(tx *bolt.Tx, changes []group.Change) error {
 	if err != nil {
 		return err
 	}
-	if last, _ := bucket.Cursor().Last(); string(last) < string(changes[len(changes)/2].Key) {
+	if last, _ := bucket.Cursor().Last(); string(last) < changes[len(changes)/2].Key {
 		bucket.FillPercent = appendFill
 	}
+	var key []byte // bbolt copies it
 	for _, c := range changes {
+		key = append(key[:0], c.Key...)
 		if c.Delete {
-			err = bucket.Delete(c.Key)
+			err = bucket.Delete(key)
 		} else {
-			err = bucket.Put(c.Key, c.Value)
+			err = bucket.Put(key, c.Value)
 		}
 		if err != nil {
 			return err

@@ -291,7 +291,10 @@ func BenchmarkFaults(b *testing.B) {
 	fn := func(kv.Reader) error { return nil }
 	b.Run("nothing", func(b *testing.B) {
 		for b.Loop() {
-			_ = s.faults(func() error { return nil })
+			_ = func() (err error) {
+				defer s.faults(debug.SetPanicOnFault(true), &err)
+				return nil
+			}()
 		}
 	})
 	b.Run("view", func(b *testing.B) {

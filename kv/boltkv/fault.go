@@ -16,37 +16,30 @@ import (
 // see NOTES.md.
 
 // View implements [kv.Store].
-func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) error {
-	return s.faults(func() error { return s.Store.View(ctx, fn) })
+func (s *Store) View(ctx context.Context, fn func(kv.Reader) error) (err error) {
+	defer s.faults(debug.SetPanicOnFault(true), &err)
+	return s.Store.View(ctx, fn)
 }
 
 // Update implements [kv.Store].
-func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
-	return s.faults(func() error { return s.Store.Update(ctx, fn) })
+func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) (err error) {
+	defer s.faults(debug.SetPanicOnFault(true), &err)
+	return s.Store.Update(ctx, fn)
 }
 
-// faults runs fn and turns a fault in the map into an error. Other panics are
-// the caller's and go on.
-func (s *Store) faults(fn func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	ended := false
-	defer func() {
-		if ended {
-			return
-		}
-		p := recover()
-		switch at, ok := p.(faultError); {
-		case p == nil: // the goroutine is ending, see runtime.Goexit
-		case ok && s.backend.maps(at.Addr()):
-			err = fmt.Errorf("boltkv: %s: %w: a page of the file cannot be read; check the disk, "+
-				"and restore the file from a backup", s.path, kv.ErrCorrupt)
-		default:
-			panic(p)
-		}
-	}()
-	err = fn()
-	ended = true
-	return err
+// faults, deferred, turns a fault in the map into an error. Other panics are the
+// caller's and go on. asked is whether faults were panics before.
+func (s *Store) faults(asked bool, err *error) {
+	p := recover()
+	debug.SetPanicOnFault(asked)
+	if p == nil { // it returned, or the goroutine is ending, see runtime.Goexit
+		return
+	}
+	if at, ok := p.(faultError); !ok || !s.backend.maps(at.Addr()) {
+		panic(p)
+	}
+	*err = fmt.Errorf("boltkv: %s: %w: a page of the file cannot be read; check the disk, "+
+		"and restore the file from a backup", s.path, kv.ErrCorrupt)
 }
 
 // faultError is how the runtime reports a fault at an address.

@@ -57,9 +57,9 @@ func (d *disk) Commit(changes []group.Change) (uint64, error) {
 	d.commits++
 	for _, c := range changes {
 		if c.Delete {
-			delete(next.rows, string(c.Key))
+			delete(next.rows, c.Key)
 		} else {
-			next.rows[string(c.Key)] = string(c.Value)
+			next.rows[c.Key] = string(c.Value)
 		}
 	}
 	if d.publish {

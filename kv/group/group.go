@@ -38,7 +38,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +82,7 @@ type Cursor interface {
 // Change is one row to be written, or deleted when Delete is set.
 type Change struct {
 	Table  kv.TableID
-	Key    []byte
+	Key    string
 	Value  []byte
 	Delete bool
 }
@@ -123,11 +122,12 @@ type Store struct {
 	backend Backend
 	opt     Options
 
-	turn   turn           // guards open, snap and closed, and who runs a closure
-	open   *batch         // gathering
-	snap   Snapshot       // below the overlays, for closures that follow each other; or nil
-	closed bool           // no more calls
-	views  sync.WaitGroup // open Views; Add under viewMu
+	turn    turn           // guards open, snap, journal and closed, and who runs a closure
+	open    *batch         // gathering
+	snap    Snapshot       // below the overlays, for closures that follow each other; or nil
+	journal []undo         // of the closure that runs
+	closed  bool           // no more calls
+	views   sync.WaitGroup // open Views; Add under viewMu
 
 	released chan struct{} // closed once Close has ended
 	closeErr error         // what it answered
@@ -221,7 +221,7 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
 	defer func() {
 		if !ended { // it panics or calls Goexit: as an error, then that goes on
 			tx.undo()
-			_ = s.settle(b, tx, leads)
+			s.await(b, s.settle(b, tx), leads)
 		}
 	}()
 	err := s.runClosure(tx, fn)
@@ -229,8 +229,9 @@ func (s *Store) Update(ctx context.Context, fn func(kv.Writer) error) error {
 	if err != nil {
 		tx.undo()
 	}
-	if groupErr := s.settle(b, tx, leads); groupErr != nil {
-		return groupErr
+	s.await(b, s.settle(b, tx), leads)
+	if b.err != nil {
+		return b.err
 	}
 	if err == nil {
 		wake(tx.onCommit)
@@ -269,6 +270,7 @@ func (s *Store) ready(ctx context.Context) error {
 	b := s.open
 	if b.due.Load() {
 		s.seal(b)
+		close(b.sealed)
 		return s.Healthy()
 	}
 	if b.calls < s.opt.MaxCalls && b.bytes < s.opt.MaxBytes {
@@ -285,16 +287,16 @@ func (s *Store) ready(ctx context.Context) error {
 		}
 	}
 	s.seal(b)
+	close(b.sealed)
 	return s.Healthy()
 }
 
-// seal closes b to further calls. The caller holds the turn, and the batch
-// before b is done.
+// seal closes b to further calls. The caller holds the turn, the batch before b is
+// done, and b.sealed is still to be closed.
 func (s *Store) seal(b *batch) {
 	s.dropSnapshot() // it lacks the batch before b, which no overlay holds any longer
 	b.before = nil
 	s.open = newBatch(b)
-	close(b.sealed)
 }
 
 // snapshot returns the snapshot below the overlays. It stays open while closures
@@ -338,107 +340,31 @@ func (s *Store) runClosure(tx *writer, fn func(kv.Writer) error) error {
 	return callClosure(run)
 }
 
-// settle ends a call whose closure has ended, passes the turn on, and waits
-// for the batch to be committed, by leading it if need be.
-func (s *Store) settle(b *batch, tx *writer, leads bool) error {
+// settle ends a call whose closure has ended and passes the turn on. It returns the
+// batch before b.
+func (s *Store) settle(b *batch, tx *writer) (before *batch) {
 	tx.ended = true
 	tx.snap = nil
 	b.bytes += tx.bytes
-	before := b.before
-	if b.due.Load() {
+	s.forget()
+	before = b.before
+	due := b.due.Load()
+	if due {
 		s.seal(b)
 	}
 	s.turn.pass()
+	if due {
+		close(b.sealed) // who is woken last runs first, and the disk is idle
+	}
+	return before
+}
+
+// await waits for b to be committed, by leading it if need be.
+func (s *Store) await(b, before *batch, leads bool) {
 	if leads {
 		s.lead(b, before)
 	} else {
 		<-b.done
-	}
-	return b.err
-}
-
-// lead commits b after the batch before it, which is nil or done when b was
-// sealed in its leader's place.
-func (s *Store) lead(b, before *batch) {
-	if before != nil {
-		<-before.over
-		s.gather(b)
-	}
-	// Whoever has the turn seals in our place, for we would have to queue for it
-	// behind many a closure.
-	b.due.Store(true)
-	if s.turn.take(b.sealed) {
-		select {
-		case <-b.sealed:
-		default:
-			s.seal(b)
-		}
-		s.turn.pass()
-	}
-	defer func() {
-		close(b.over) // the next leader comes before the crowd
-		close(b.done)
-	}()
-	if s.failed.Load() != nil {
-		b.err = s.Healthy() // its closures may have read what is now in doubt
-		return
-	}
-	if changes := b.rows.changes(); len(changes) > 0 {
-		s.commit(b, changes)
-	}
-}
-
-// gathered is how many calls a batch has when its commit no longer waits for more.
-// The cost of a commit is mostly that of its sync up to about this many calls, and
-// that of its pages above; then it is better begun while others run closures.
-const gathered = 32
-
-// gather lets those who were answered a moment ago, and come back at once, join
-// b, for as long as somebody does. There is no timer in it: nobody waits for
-// callers that may not come.
-func (s *Store) gather(b *batch) {
-	for joined := int64(-1); joined < b.joined.Load() && joined < gathered; {
-		joined = b.joined.Load()
-		runtime.Gosched()
-	}
-}
-
-// commit makes one engine commit and, when that fails, stops the store.
-func (s *Store) commit(b *batch, changes []Change) {
-	s.committing.Store(b)
-	var start time.Time
-	var err error
-	finished := false
-	defer func() {
-		if !finished { // it panicked, or called Goexit: as bad as an error
-			err = fmt.Errorf("the commit did not return: %v", recover())
-		}
-		if err != nil { // set here, for what is called next may panic
-			b.err = fmt.Errorf("%w (cause: %w)", kv.ErrCommitUnknown, err)
-			s.stop(b, err)
-		}
-		s.observe(b, len(changes), start, b.err)
-	}()
-	start = s.opt.Clock.Now()
-	version, err := s.backend.Commit(changes)
-	finished = true
-	if err == nil {
-		s.durable.Store(version)
-		s.committing.Store(nil)
-	}
-}
-
-func (s *Store) stop(b *batch, cause error) {
-	s.failed.Store(&failure{cause: cause, doubt: b.rows})
-	if s.opt.Logger != nil {
-		s.opt.Logger.Error("the store has stopped taking writes after a commit error", "cause", cause)
-	}
-}
-
-func (s *Store) observe(b *batch, changes int, start time.Time, err error) {
-	if s.opt.Observer != nil {
-		s.opt.Observer(Commit{Calls: b.calls, Changes: changes, Bytes: b.bytes,
-			Took: s.opt.Clock.Now().Sub(start), Err: err})
 	}
 }
 

@@ -2,7 +2,7 @@ package group
 
 import (
 	"bytes"
-	"maps"
+	"cmp"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -10,12 +10,18 @@ import (
 	"onced/kv"
 )
 
-// overlay holds written rows that are not in the engine yet, by table. A btree
-// because merged scans need order and a cheap copy; tidwall/btree because its
-// Map copies in constant time, has no dependencies, and its values are not
-// boxed.
-type overlay map[kv.TableID]*rows
+// overlay holds written rows that are not in the engine yet, by table, in the order of
+// their names: there are few.
+type overlay []tableRows
 
+type tableRows struct {
+	id   kv.TableID
+	rows *rows
+}
+
+// rows are those of a table. A btree because merged scans need order and a cheap copy;
+// tidwall/btree because its Map copies in constant time, has no dependencies, and its
+// values are not boxed.
 type rows = btree.Map[string, row]
 
 // row is a written row. Its value is never changed in place.
@@ -24,26 +30,74 @@ type row struct {
 	deleted bool
 }
 
+// table returns the rows of a table, or nil.
+func (o overlay) table(id kv.TableID) *rows {
+	for i := range o {
+		if o[i].id == id {
+			return o[i].rows
+		}
+	}
+	return nil
+}
+
+// make returns the rows of a table, which it makes if need be.
+func (o *overlay) make(id kv.TableID) *rows {
+	if table := o.table(id); table != nil {
+		return table
+	}
+	i, _ := slices.BinarySearchFunc(*o, id, func(t tableRows, id kv.TableID) int {
+		return cmp.Compare(t.id, id)
+	})
+	*o = slices.Insert(*o, i, tableRows{id, &rows{}})
+	return (*o)[i].rows
+}
+
 func (o overlay) get(t kv.TableID, key []byte) (row, bool) {
-	if table, ok := o[t]; ok {
+	if table := o.table(t); table != nil {
 		return table.Get(string(key))
 	}
 	return row{}, false
 }
 
+// tables returns the rows of a table that b has written, and those that the batch
+// before it has; nil when there are none.
+func (b *batch) tables(t kv.TableID) (own, before *rows) {
+	own = b.rows.table(t)
+	if b.before != nil {
+		before = b.before.rows.table(t)
+	}
+	return own, before
+}
+
+// get returns the row that b has written, or else the batch before it.
+func (b *batch) get(t kv.TableID, key []byte) (r row, ok bool) {
+	own, before := b.tables(t)
+	if own == nil && before == nil {
+		return row{}, false
+	}
+	k := string(key)
+	if own != nil {
+		r, ok = own.Get(k)
+	}
+	if !ok && before != nil {
+		r, ok = before.Get(k)
+	}
+	return r, ok
+}
+
 // changes returns the rows in the order of table and key.
 func (o overlay) changes() []Change {
 	n := 0
-	for _, table := range o {
-		n += table.Len()
+	for _, t := range o {
+		n += t.rows.Len()
 	}
 	if n == 0 {
 		return nil
 	}
 	out := make([]Change, 0, n)
-	for _, t := range slices.Sorted(maps.Keys(o)) {
-		o[t].Scan(func(key string, r row) bool {
-			out = append(out, Change{Table: t, Key: []byte(key), Value: r.value, Delete: r.deleted})
+	for _, t := range o {
+		t.rows.Scan(func(key string, r row) bool {
+			out = append(out, Change{Table: t.id, Key: key, Value: r.value, Delete: r.deleted})
 			return true
 		})
 	}
@@ -52,20 +106,25 @@ func (o overlay) changes() []Change {
 
 // layer is one ordered source of a merged scan.
 type layer interface {
-	// next moves to the next row; deleted rows are reported as such.
+	// next moves to the next row; deleted rows are reported as such. The key is valid
+	// until next is called again.
 	next() (key, value []byte, deleted, ok bool)
 }
 
 // overlayLayer iterates over one table of an overlay that does not change
 // while it is read.
-type overlayLayer struct{ *Iter[row] }
+type overlayLayer struct {
+	*Iter[row]
+	key []byte // of the present row
+}
 
-func (l overlayLayer) next() (key, value []byte, deleted, ok bool) {
+func (l *overlayLayer) next() (key, value []byte, deleted, ok bool) {
 	if !l.Next() {
 		return nil, nil, false, false
 	}
+	l.key = append(l.key[:0], l.Key()...)
 	v := l.Value()
-	return []byte(l.Key()), v.value, v.deleted, true
+	return l.key, v.value, v.deleted, true
 }
 
 // engineLayer adapts the engine's cursor.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/btree"
-
 	"onced/kv"
 )
 
@@ -64,7 +62,7 @@ func (r *reader) Scan(t kv.TableID, rg kv.Range) iter.Seq2[kv.Entry, error] {
 
 // firstInDoubt returns the first row that a scan of rg would find in doubt.
 func (r *reader) firstInDoubt(t kv.TableID, rg kv.Range) ([]byte, bool) {
-	if table, ok := r.doubt[t]; ok {
+	if table := r.doubt.table(t); table != nil {
 		if it := RangeIter(table, rg); it.Next() {
 			return []byte(it.Key()), true
 		}
@@ -101,7 +99,7 @@ func (r *reader) check() error {
 func (r *reader) layers(t kv.TableID, rg kv.Range, above []*rows) *merged {
 	m := &merged{reverse: rg.Reverse}
 	for _, table := range above {
-		m.layers = append(m.layers, head{layer: overlayLayer{RangeIter(table, rg)}})
+		m.layers = append(m.layers, head{layer: &overlayLayer{Iter: RangeIter(table, rg)}})
 	}
 	m.layers = append(m.layers, head{layer: engineLayer{r.snap.Cursor(t, rg)}})
 	return m
@@ -155,14 +153,13 @@ func keep(b []byte) []byte {
 type writer struct {
 	reader
 	b        *batch
-	journal  []undo
 	bytes    int
 	onCommit []func()
 }
 
 // undo is what a row of the batch's overlay was before a write.
 type undo struct {
-	table kv.TableID
+	table *rows
 	key   string
 	was   row
 	had   bool
@@ -174,10 +171,7 @@ func (w *writer) Get(t kv.TableID, key []byte) ([]byte, error) {
 	if err := w.usable(t, key); err != nil {
 		return nil, err
 	}
-	r, ok := w.b.rows.get(t, key)
-	if !ok && w.b.before != nil {
-		r, ok = w.b.before.rows.get(t, key)
-	}
+	r, ok := w.b.get(t, key)
 	if !ok {
 		return keep(w.snap.Get(t, key)), nil
 	}
@@ -192,14 +186,13 @@ func (w *writer) Scan(t kv.TableID, rg kv.Range) iter.Seq2[kv.Entry, error] {
 	err := w.usable(t, anyKey)
 	var tables []*rows
 	if err == nil {
-		if table, ok := w.b.rows[t]; ok {
+		own, before := w.b.tables(t)
+		if own != nil {
 			// A copy, in constant time: writes made during the scan stay out of it.
-			tables = append(tables, table.Copy())
+			tables = append(tables, own.Copy())
 		}
-		if before := w.b.before; before != nil {
-			if table, ok := before.rows[t]; ok {
-				tables = append(tables, table)
-			}
+		if before != nil {
+			tables = append(tables, before)
 		}
 	}
 	return func(yield func(kv.Entry, error) bool) {
@@ -222,6 +215,14 @@ func (w *writer) Put(t kv.TableID, key, value []byte) error {
 	return w.write(t, key, row{value: append(make([]byte, 0, len(value)), value...)})
 }
 
+// PutOwned serves [kv.Table.Put]: value is ours.
+func (w *writer) PutOwned(t kv.TableID, key, value []byte) error {
+	if err := kv.CheckValue(t, value); err != nil {
+		return err
+	}
+	return w.write(t, key, row{value: value})
+}
+
 // Delete implements [kv.Writer].
 func (w *writer) Delete(t kv.TableID, key []byte) error {
 	return w.write(t, key, row{deleted: true})
@@ -242,8 +243,9 @@ func (w *writer) write(t kv.TableID, key []byte, r row) error {
 	if err := w.usable(t, key); err != nil {
 		return err
 	}
-	if len(w.journal) >= kv.MaxTxWrites {
-		return &kv.LimitError{What: "writes of a transaction", Got: int64(len(w.journal)) + 1,
+	journal := w.s.journal
+	if len(journal) >= kv.MaxTxWrites {
+		return &kv.LimitError{What: "writes of a transaction", Got: int64(len(journal)) + 1,
 			Limit: kv.MaxTxWrites, Unit: "writes", Remedy: "split it into several transactions"}
 	}
 	size := len(key) + len(r.value)
@@ -252,34 +254,35 @@ func (w *writer) write(t kv.TableID, key []byte, r row) error {
 			Limit: kv.MaxTxBytes, Unit: "bytes", Remedy: "split it into several transactions"}
 	}
 	w.bytes += size
-	table := w.b.table(t)
+	table := w.b.rows.make(t)
 	k := string(key)
 	was, had := table.Set(k, r)
-	w.journal = append(w.journal, undo{table: t, key: k, was: was, had: had})
+	w.s.journal = append(journal, undo{table: table, key: k, was: was, had: had})
 	return nil
-}
-
-func (b *batch) table(t kv.TableID) *rows {
-	table := b.rows[t]
-	if table == nil {
-		if b.rows == nil {
-			b.rows = overlay{}
-		}
-		table = &btree.Map[string, row]{}
-		b.rows[t] = table
-	}
-	return table
 }
 
 // undo takes all writes of the transaction back.
 func (w *writer) undo() {
-	for _, u := range slices.Backward(w.journal) {
+	for _, u := range slices.Backward(w.s.journal) {
 		if u.had {
-			w.b.rows[u.table].Set(u.key, u.was)
+			u.table.Set(u.key, u.was)
 		} else {
-			w.b.rows[u.table].Delete(u.key)
+			u.table.Delete(u.key)
 		}
 	}
-	clear(w.journal)
-	w.journal, w.bytes, w.onCommit = w.journal[:0], 0, nil
+	w.s.forget()
+	w.bytes, w.onCommit = 0, nil
+}
+
+// keptJournal is how many entries of the journal are kept for the next closure.
+const keptJournal = 256
+
+// forget empties the journal.
+func (s *Store) forget() {
+	if len(s.journal) > keptJournal {
+		s.journal = nil
+		return
+	}
+	clear(s.journal)
+	s.journal = s.journal[:0]
 }

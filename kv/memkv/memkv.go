@@ -120,9 +120,9 @@ func (b *backend) Commit(changes []group.Change) (uint64, error) {
 			next.tables[c.Table] = table
 		}
 		if c.Delete {
-			table.Delete(string(c.Key))
+			table.Delete(c.Key)
 		} else {
-			table.Set(string(c.Key), c.Value)
+			table.Set(c.Key, c.Value)
 		}
 	}
 	b.disk.state = next
