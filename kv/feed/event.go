@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -66,14 +67,53 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	if e.frozen != nil {
 		return bytes.Clone(e.frozen), nil
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // the data stays as it was given
-	err := enc.Encode(envelope{"1.0", e.ID, e.Source, e.Type, e.Subject, e.Time.UTC(), e.Data, e.Seq})
-	if err != nil {
+	if len(e.Data) > 0 {
+		var data bytes.Buffer
+		if err := json.Compact(&data, e.Data); err != nil {
+			return nil, err
+		}
+		e.Data = data.Bytes()
+	}
+	return e.encode(make([]byte, 0, e.size()))
+}
+
+// size is about what encode appends.
+func (e *Event) size() int {
+	return 128 + len(e.ID) + len(e.Source) + len(e.Type) + len(e.Subject) + len(e.Data)
+}
+
+// encode appends the JSON form, which is that of an envelope. The data stays as it was
+// given, and is one value without spaces already.
+func (e *Event) encode(b []byte) (_ []byte, err error) {
+	b = appendText(append(b, `{"specversion":"1.0","id":`...), e.ID)
+	b = appendText(append(b, `,"source":`...), e.Source)
+	b = appendText(append(b, `,"type":`...), e.Type)
+	if e.Subject != "" {
+		b = appendText(append(b, `,"subject":`...), e.Subject)
+	}
+	if b, err = e.Time.UTC().AppendText(append(b, `,"time":"`...)); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	b = append(b, '"')
+	if len(e.Data) > 0 {
+		b = append(append(b, `,"data":`...), e.Data...)
+	}
+	b = strconv.AppendUint(append(b, `,"seq":`...), e.Seq, 10)
+	return append(b, '}'), nil
+}
+
+// appendText appends a JSON string. Nearly all are such that nothing is to be escaped.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			var other bytes.Buffer
+			enc := json.NewEncoder(&other)
+			enc.SetEscapeHTML(false)
+			_ = enc.Encode(s) // a string has a form
+			return append(b, bytes.TrimSuffix(other.Bytes(), []byte("\n"))...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // UnmarshalJSON reads an event. Unknown attributes are ignored, as CloudEvents
@@ -103,7 +143,12 @@ func (e Event) JSON() []byte { return e.frozen }
 // part, the separator, the percent sign, spaces and bytes outside printable
 // ASCII are percent-encoded.
 func DerivedID(parts ...string) string {
+	size := len(parts)
+	for _, p := range parts {
+		size += len(p)
+	}
 	var b strings.Builder
+	b.Grow(size)
 	for i, p := range parts {
 		if i > 0 {
 			b.WriteByte(':')
@@ -119,7 +164,8 @@ func DerivedID(parts ...string) string {
 	return b.String()
 }
 
-// check refuses what would make the log unreadable or ambiguous for consumers.
+// check refuses what would make the log unreadable or ambiguous for consumers, but for
+// what checkSource and checkedData do.
 func (e Event) check() error {
 	for _, f := range []struct {
 		field, value string
@@ -138,14 +184,18 @@ func (e Event) check() error {
 			return fmt.Errorf("feed: event %s is empty; it is required", f.field)
 		}
 	}
-	if _, err := url.Parse(e.Source); err != nil {
-		return errors.New("feed: event source is not a URI reference; " +
-			"use for example \"/shop\" or \"https://…\"")
-	}
 	if y := e.Time.UTC().Year(); y < 1970 || y > 9999 {
 		return fmt.Errorf("feed: event time has the year %d; it must be from 1970 to 9999", y)
 	}
-	return checkData(e.Data)
+	return nil
+}
+
+func checkSource(source string) error {
+	if _, err := url.Parse(source); err != nil {
+		return errors.New("feed: event source is not a URI reference; " +
+			"use for example \"/shop\" or \"https://…\"")
+	}
+	return nil
 }
 
 // maxAhead is how much later than its entry an event may be: a block may be hours
@@ -172,17 +222,21 @@ func checkName(field, v string, limit int) error {
 	return nil
 }
 
-func checkData(data []byte) error {
+// checkedData returns the data in the form in which it is read back.
+func checkedData(data []byte) ([]byte, error) {
 	switch {
 	case data == nil:
-		return nil
+		return nil, nil
 	case len(data) > MaxData:
-		return &kv.LimitError{What: "event data", Got: int64(len(data)), Limit: MaxData, Unit: "bytes",
+		return nil, &kv.LimitError{What: "event data", Got: int64(len(data)), Limit: MaxData, Unit: "bytes",
 			Remedy: "report less, and let the consumer fetch the rest"}
 	case !utf8.Valid(data):
-		return errors.New("feed: event data is not UTF-8; encode binary data as base64 in a JSON string")
-	case !json.Valid(data):
-		return errors.New("feed: event data is not one JSON value; pass the output of json.Marshal")
+		return nil, errors.New("feed: event data is not UTF-8; encode binary data as base64 in a JSON string")
 	}
-	return nil
+	var b bytes.Buffer
+	b.Grow(len(data))
+	if err := json.Compact(&b, data); err != nil {
+		return nil, errors.New("feed: event data is not one JSON value; pass the output of json.Marshal")
+	}
+	return b.Bytes(), nil
 }

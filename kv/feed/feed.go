@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,9 +27,11 @@ type Config struct {
 // Feed appends to and reads the log of a store, and wakes those who wait for
 // events. Use one per store and process. It is safe for concurrent use.
 type Feed struct {
-	source string
-	rand   io.Reader
-	notify notifier
+	source       string
+	sourceIsGood bool
+	rand         io.Reader
+	notify       notifier
+	wake         func() // those who wait
 }
 
 // New returns a feed. It touches no store: every call is given one.
@@ -45,16 +46,21 @@ func New(cfg Config) *Feed {
 	if f.notify.limit <= 0 {
 		f.notify.limit = 1000
 	}
+	f.sourceIsGood = checkSource(f.source) == nil
+	f.wake = f.notify.wake
 	return f
 }
+
+// The versions of the rows that are written with every event.
+const metaVersion, entryVersion = 2, 2
 
 // The log's rows. One meta row, one row per entry, and one row per id for
 // entries made by AppendOnce.
 var (
-	metaTable = kv.NewTable("feed.meta", 2, kv.TableOptions[meta]{
+	metaTable = kv.NewTable("feed.meta", metaVersion, kv.TableOptions[meta]{
 		Codec: &kv.Codec[meta]{Append: appendMeta, Read: readMeta},
 	})
-	entryTable = kv.NewTable("feed.entry", 2, kv.TableOptions[entry]{
+	entryTable = kv.NewTable("feed.entry", entryVersion, kv.TableOptions[entry]{
 		Codec: &kv.Codec[entry]{Append: appendEntry, Read: readEntry},
 	})
 	onceTable = kv.NewTable[onceRow]("feed.once", 1)
@@ -92,10 +98,14 @@ type entry struct {
 }
 
 func appendEntry(dst []byte, v *entry) []byte {
+	return append(appendHead(dst, v.ID, v.At), v.Body...)
+}
+
+// appendHead appends an entry without its body.
+func appendHead(dst []byte, id string, at int64) []byte {
 	e := wire.Encoder{Bytes: dst}
-	e.Text(v.ID)
-	e.Int(v.At)
-	e.Raw(v.Body)
+	e.Text(id)
+	e.Int(at)
 	return e.Bytes
 }
 
@@ -185,14 +195,14 @@ func (f *Feed) complete(w kv.Writer, ev Event) (Event, error) {
 	if err := ev.check(); err != nil {
 		return Event{}, err
 	}
-	if ev.Data != nil { // in the form it will be read back in
-		var b bytes.Buffer
-		if err := json.Compact(&b, ev.Data); err != nil {
-			return Event{}, fmt.Errorf("feed: event data: %w", err)
+	if ev.Source != f.source || !f.sourceIsGood {
+		if err := checkSource(ev.Source); err != nil {
+			return Event{}, err
 		}
-		ev.Data = b.Bytes()
 	}
-	return ev, nil
+	data, err := checkedData(ev.Data)
+	ev.Data = data
+	return ev, err
 }
 
 func (f *Feed) append(w kv.Writer, ev Event) (uint64, error) {
@@ -211,18 +221,19 @@ func (f *Feed) append(w kv.Writer, ev Event) (uint64, error) {
 	}
 	m.Head++
 	ev.Seq = m.Head
-	body, err := ev.MarshalJSON()
+	row := append(make([]byte, 0, 16+len(ev.ID)+ev.size()), entryVersion)
+	row, err = ev.encode(appendHead(row, ev.ID, w.Now().UnixNano()))
 	if err != nil {
 		return 0, fmt.Errorf("feed: event: %w", err)
 	}
-	e := entry{ID: ev.ID, At: w.Now().UnixNano(), Body: body}
-	if err := entryTable.Put(w, entryKey(ev.Seq), e); err != nil {
+	if err := w.Put(entryTable.ID(), entryKey(ev.Seq), row); err != nil {
 		return 0, err
 	}
-	if err := metaTable.Put(w, metaKey, m); err != nil {
+	row = appendMeta(append(row[:0], metaVersion), &m)
+	if err := w.Put(metaTable.ID(), metaKey, row); err != nil {
 		return 0, err
 	}
-	w.OnCommit(f.notify.wake)
+	w.OnCommit(f.wake)
 	return ev.Seq, nil
 }
 
@@ -248,7 +259,7 @@ func (f *Feed) NewEpoch(w kv.Writer) error {
 	if m.Epoch, err = f.epoch(); err != nil {
 		return err
 	}
-	w.OnCommit(f.notify.wake)
+	w.OnCommit(f.wake)
 	return metaTable.Put(w, metaKey, m)
 }
 

@@ -131,6 +131,39 @@ func TestAppendAndRead(t *testing.T) {
 	}
 }
 
+// The form of an event is that of encoding/json, byte for byte, whatever its fields hold.
+func TestTheFormIsThatOfAnEnvelope(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2025, 5, 6, 7, 8, 9, 0, time.UTC)
+	texts := []string{"", "plain", "/a?b=c&d=<e>", "quo\"te", "back\\slash", "\x00\n\x1f\x7f", "é\u2028\u2029",
+		"not \xff UTF-8", "\u0080 \U0001f600"}
+	times := []time.Time{at, at.Add(1), at.Add(120 * time.Millisecond), time.Unix(0, 0), time.Time{},
+		time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), at.In(time.FixedZone("x", -5400))}
+	data := []json.RawMessage{nil, {}, json.RawMessage(`null`), json.RawMessage(` {"a": [1.50, "<&>\u2028"] } `)}
+	for i := range 10_000 {
+		pick := func(n int) int { return int(uint32(i*2654435761)>>8) / n }
+		text := func(n int) string { return texts[pick(n)%len(texts)] }
+		ev := Event{ID: text(1), Source: text(9), Type: text(81), Subject: text(729), Seq: uint64(i * i),
+			Time: times[pick(3)%len(times)], Data: data[pick(5)%len(data)]}
+		var want bytes.Buffer
+		enc := json.NewEncoder(&want)
+		enc.SetEscapeHTML(false)
+		err := enc.Encode(envelope{"1.0", ev.ID, ev.Source, ev.Type, ev.Subject, ev.Time.UTC(), ev.Data, ev.Seq})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ev.MarshalJSON(); err != nil || string(got)+"\n" != want.String() {
+			t.Fatalf("%+v is\n%s, %v, want\n%s", ev, got, err, want.String())
+		}
+	}
+	for _, ev := range []Event{{Data: json.RawMessage(`{`)}, {Data: json.RawMessage(`1 2`)},
+		{Time: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}} {
+		if got, err := ev.MarshalJSON(); err == nil {
+			t.Errorf("%+v has the form %s", ev, got)
+		}
+	}
+}
+
 func TestBytesAreFrozen(t *testing.T) {
 	s, _, _ := open(t)
 	f := New(Config{})

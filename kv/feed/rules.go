@@ -131,8 +131,11 @@ func judgeEntry(seq uint64, raw kv.Entry, report func(string)) {
 			report(err.Error())
 			return
 		}
-		if err := ev.check(); err != nil {
-			report(err.Error())
+		_, dataErr := checkedData(ev.Data)
+		for _, err := range []error{ev.check(), checkSource(ev.Source), dataErr} {
+			if err != nil {
+				report(err.Error())
+			}
 		}
 		if err := ev.checkAhead(time.Unix(0, row.Value.At)); err != nil {
 			report(err.Error())
