@@ -878,7 +878,16 @@ func TestWakeUpsCoalesce(t *testing.T) {
 		t.Error("woken twice for what one look finds")
 	default:
 	}
-	add(t, f, s, "d")
+	err = s.Update(t.Context(), func(w kv.Writer) error {
+		_, err := f.Append(w, event("d"))
+		if len(sub.C()) != 0 {
+			t.Error("woken before the commit")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	<-sub.C()
 	sub.Close()
 	sub.Close()
