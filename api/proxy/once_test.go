@@ -203,7 +203,8 @@ func TestIK09_AbsentAfterTheTime(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 404 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 		case posts.Add(1) == 1:
 		default:
-			_, _ = io.WriteString(conn, "HTTP/1.1 201 Yes\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+			_, _ = io.WriteString(conn, "HTTP/1.1 201 Yes\r\nConnection: close\r\n"+
+				"Content-Length: 2\r\n\r\nok")
 		}
 	})
 	clock, store := clockAndStore()

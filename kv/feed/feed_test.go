@@ -135,11 +135,12 @@ func TestAppendAndRead(t *testing.T) {
 func TestTheFormIsThatOfAnEnvelope(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2025, 5, 6, 7, 8, 9, 0, time.UTC)
-	texts := []string{"", "plain", "/a?b=c&d=<e>", "quo\"te", "back\\slash", "\x00\n\x1f\x7f", "é\u2028\u2029",
-		"not \xff UTF-8", "\u0080 \U0001f600"}
+	texts := []string{"", "plain", "/a?b=c&d=<e>", "quo\"te", "back\\slash", "\x00\n\x1f\x7f",
+		"é\u2028\u2029", "not \xff UTF-8", "\u0080 \U0001f600"}
 	times := []time.Time{at, at.Add(1), at.Add(120 * time.Millisecond), time.Unix(0, 0), time.Time{},
 		time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), at.In(time.FixedZone("x", -5400))}
-	data := []json.RawMessage{nil, {}, json.RawMessage(`null`), json.RawMessage(` {"a": [1.50, "<&>\u2028"] } `)}
+	data := []json.RawMessage{nil, {}, json.RawMessage(`null`),
+		json.RawMessage(` {"a": [1.50, "<&>\u2028"] } `)}
 	for i := range 10_000 {
 		pick := func(n int) int { return int(uint32(i*2654435761)>>8) / n }
 		text := func(n int) string { return texts[pick(n)%len(texts)] }
@@ -148,7 +149,8 @@ func TestTheFormIsThatOfAnEnvelope(t *testing.T) {
 		var want bytes.Buffer
 		enc := json.NewEncoder(&want)
 		enc.SetEscapeHTML(false)
-		err := enc.Encode(envelope{"1.0", ev.ID, ev.Source, ev.Type, ev.Subject, ev.Time.UTC(), ev.Data, ev.Seq})
+		err := enc.Encode(envelope{"1.0", ev.ID, ev.Source, ev.Type, ev.Subject, ev.Time.UTC(), ev.Data,
+			ev.Seq})
 		if err != nil {
 			t.Fatal(err)
 		}
