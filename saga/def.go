@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"onced/kv"
 	"onced/saga/machine"
 )
 
@@ -48,6 +49,7 @@ type Definition struct {
 // stepDef is one step: what the machine knows of it, and the functions.
 type stepDef struct {
 	name    string
+	key     kv.Key // see keyOfStep
 	act     actFunc
 	undo    undoFunc
 	check   checkFunc
@@ -149,7 +151,7 @@ func (d *Definition) Deadline(limit time.Duration) *Definition {
 // in [StepOptions]. Step also takes untyped functions, see [Call]. A mistake is
 // reported by [Engine.Register].
 func (d *Definition) Step(name string, action, undo any, opts ...Option) *Definition {
-	s := &stepDef{name: name}
+	s := &stepDef{name: name, key: keyOfStep(d.name, name)}
 	set := defaultSettings()
 	set.step = defaultStepSettings()
 	for _, o := range opts {

@@ -90,18 +90,28 @@ func (c *Call) Signal(step string) []byte {
 	return nil
 }
 
-// callKey is the key of a call. Nothing that changes within a round is part of it.
-func callKey(c *Call, k machine.Kind, undoNo int) string {
+// callKey is the key of a call. Nothing that changes within a round is part of it: it is
+// made of what keyOfKind and keyOfStep return, the round, and the number of an undo.
+func callKey(kind, step kv.Key, c *Call, undoNo int) string {
+	scope := append(append(make(kv.Key, 0, 256), kind...), step...)
+	scope = append(append(scope, kv.Key{}.Uint(c.Round)...), kv.Key{}.Uint(uint64(undoNo))...)
+	return claim.DownstreamKey(string(scope), c.Key)
+}
+
+// keyOfKind is the part of a key that says what the call does, and for whom.
+func keyOfKind(k machine.Kind, principal string) kv.Key {
 	kind := "saga action"
 	if k == machine.Undo {
 		kind = "saga undo"
 	}
-	if c.Principal != "" {
-		kind = string(kv.Key{}.String(kind + " of").String(c.Principal))
+	if principal != "" {
+		kind = string(kv.Key{}.String(kind + " of").String(principal))
 	}
-	scope := kv.Key{}.String(kind).String(c.Definition).String(c.Step).Uint(c.Round).Uint(uint64(undoNo))
-	return claim.DownstreamKey(string(scope), c.Key)
+	return kv.Key{}.String(kind)
 }
+
+// keyOfStep is the part of a key that says which step it is for.
+func keyOfStep(definition, step string) kv.Key { return kv.Key{}.String(definition).String(step) }
 
 type callContext struct{}
 

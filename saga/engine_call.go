@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"onced/kv"
@@ -19,7 +20,7 @@ const abandonAfter = time.Second
 // maxError bounds the text of an error that is kept, in bytes.
 const maxError = 500
 
-// work is one call to make. Its run is a copy that nobody changes.
+// work is one call to make. Its run is one that is saved, and that nobody changes.
 type work struct {
 	r    *run
 	reg  *registered
@@ -27,20 +28,21 @@ type work struct {
 }
 
 func (c *change) work(call machine.Call) *work {
-	r := *c.r
-	return &work{r: &r, reg: c.reg, call: call}
+	return &work{r: c.r, reg: c.reg, call: call}
 }
 
+func (w *work) step() *stepDef { return w.reg.steps[w.call.Step] }
+
 // describe makes what the function gets.
-func (w *work) describe() *Call {
+func (d *drive) describe(w *work) Call {
 	r, st := w.r, &w.r.state.Steps[w.call.Step]
-	c := &Call{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round, Step: st.Name,
+	c := Call{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round, Step: st.Name,
 		Principal: r.principal, Kind: w.call.Kind, Try: w.call.Try, LastSend: st.LastSend, Input: r.input,
-		Out: st.Output, reason: st.Error, state: &r.state}
-	c.ActionKey = callKey(c, machine.Action, 0)
+		Out: st.Output, reason: st.Error, state: &r.state, cache: &d.cache}
+	c.ActionKey = callKey(d.keyOfKind(machine.Action, r.principal), w.step().key, &c, 0)
 	c.DownstreamKey = c.ActionKey
 	if w.call.Kind == machine.Undo {
-		c.DownstreamKey = callKey(c, machine.Undo, w.call.UndoNo)
+		c.DownstreamKey = callKey(d.keyOfKind(machine.Undo, r.principal), w.step().key, &c, w.call.UndoNo)
 	}
 	return c
 }
@@ -65,60 +67,117 @@ func (e *Engine) stray(p place, n int) (now int) {
 	return now
 }
 
-// perform makes the call, and says how it ended.
-func (e *Engine) perform(w *work) machine.Event {
-	step := w.reg.steps[w.call.Step]
-	desc := w.describe()
-	ctx, cancel := context.WithTimeout(e.calls, step.timeout)
-	defer cancel()
-	ctx = context.WithValue(ctx, downstreamKey{}, desc.DownstreamKey)
-	ctx = context.WithValue(ctx, callContext{}, desc)
-	ctx, end := e.observe(ctx, w)
-	strays := e.stray(w.place(), 0)
-	done := make(chan machine.Event, 1)
-	go func() {
-		ev := w.event(machine.OutcomeUnknown)
-		ev.Text = "the function ended its goroutine"
-		defer func() { done <- ev }()
-		ev = w.run(ctx, step, desc)
-	}()
-	var ev machine.Event
-	select {
-	case ev = <-done:
-	case <-ctx.Done():
-		ev = e.overdue(w, done)
-	}
-	if ev.Outcome == machine.OutcomeAbsent && strays > 0 {
-		ev.Sending, ev.Text = true, "an earlier call has not ended, against its time limit"
-	}
-	end(ev)
-	return ev
+// calling is a call under way, and the context of its function. It is in one of three
+// states, and who swaps over first decides in which it leaves the first:
+//
+//	under way   the driver's goroutine is in the function
+//	ended       the function has ended: its goroutine has the drive still, and goes on.
+//	            If it was ended by runtime.Goexit a new goroutine goes on in its place
+//	overdue     the function was still under way abandonAfter past the end of the context:
+//	            the goroutine of the watch has the drive now, and goes on. The other is a
+//	            stray: it has nothing but what the function says later, which may be news
+//
+// There is no way back. So one goroutine has the drive at a time, and one leaves each call
+// with it.
+type calling struct {
+	context.Context // ends at the time limit, or with the calls of the engine
+
+	d    *drive
+	w    *work
+	over atomic.Bool
+
+	call   Call            // the function's: it may do with it what it likes
+	key    string          // the downstream key
+	ctx    context.Context // the function's: this one, or with a span
+	cancel context.CancelFunc
+	strays int // of the step, before a look-up
+	began  time.Time
+	span   func(error, ...slog.Attr) // ends it; nil is none
 }
 
-// overdue waits a little for a function past its time limit.
-func (e *Engine) overdue(w *work, done chan machine.Event) machine.Event {
-	t := time.NewTimer(abandonAfter)
-	defer t.Stop()
-	select {
-	case ev := <-done:
-		return ev
-	case <-t.C:
+// Value implements [context.Context].
+func (c *calling) Value(key any) any {
+	switch key.(type) {
+	case downstreamKey:
+		return c.key
+	case callContext:
+		return &c.call
 	}
-	e.stray(w.place(), 1)
-	go func() { // what it says later may still be news
-		ev := <-done
-		e.stray(w.place(), -1)
-		if ev.Outcome == machine.OutcomeDone && ev.Kind == machine.Result {
-			e.lateResult(w.r.id, ev)
+	return c.Context.Value(key)
+}
+
+// begin makes ready for the call.
+func (d *drive) begin(w *work) *calling {
+	c := &calling{d: d, w: w, call: d.describe(w), began: d.e.cfg.Clock.Now()}
+	c.key = c.call.DownstreamKey
+	c.Context, c.cancel = context.WithTimeout(d.e.calls, w.step().timeout)
+	if c.ctx = c; d.e.cfg.Tracer != nil {
+		c.trace(d.e.cfg.Tracer)
+	}
+	if w.call.Kind == machine.Look {
+		c.strays = d.e.stray(w.place(), 0)
+	}
+	return c
+}
+
+// perform calls the function, and says how it ended. mine is false when the drive has
+// gone to another goroutine.
+func (c *calling) perform() (ev machine.Event, mine bool) {
+	unwatch := context.AfterFunc(c.Context, func() { time.AfterFunc(abandonAfter, c.takeOver) })
+	ended := false
+	defer func() {
+		unwatch() // before the context ends, of which it would be told
+		c.cancel()
+		if ended {
+			return
+		}
+		if ev := c.w.event(machine.OutcomeUnknown); c.ends() {
+			ev.Text = "the function ended its goroutine"
+			go c.d.goOn(func() turn { return c.ended(ev) })
 		}
 	}()
-	ev := w.event(machine.OutcomeUnknown)
+	ev = c.w.run(c.ctx, &c.call)
+	if ended = true; !c.ends() {
+		if ev.Outcome == machine.OutcomeDone && ev.Kind == machine.Result {
+			c.d.e.lateResult(c.w.r.id, ev)
+		}
+		return ev, false
+	}
+	if ev.Outcome == machine.OutcomeAbsent && c.strays > 0 {
+		ev.Sending, ev.Text = true, "an earlier call has not ended, against its time limit"
+	}
+	return ev, true
+}
+
+// ends takes note that the function has ended, and reports whether it was in time.
+func (c *calling) ends() bool {
+	if c.over.Swap(true) {
+		c.d.e.stray(c.w.place(), -1)
+		return false
+	}
+	return true
+}
+
+// takeOver goes on without the function, unless it has ended. It counts the stray before
+// it goes on: only who has the drive asks for the count.
+func (c *calling) takeOver() {
+	if c.over.Swap(true) {
+		return
+	}
+	c.d.e.stray(c.w.place(), 1)
+	ev := c.w.event(machine.OutcomeUnknown)
 	ev.Text = "the function did not end at its time limit"
-	return ev
+	c.d.goOn(func() turn { return c.ended(ev) })
+}
+
+// ended tells how the call has ended, and begins the next.
+func (c *calling) ended(ev machine.Event) turn {
+	c.tell(ev)
+	return c.d.next(c.w, ev)
 }
 
 func (e *Engine) lateResult(id string, ev machine.Event) {
-	_ = e.persist("store a late success", id, func(w kv.Writer) error { // it is logged
+	_ = e.persist("store a late success", id, guarded(func(w kv.Writer) error { // it is logged
 		c, err := e.edit(w, id)
 		if err != nil || c == nil {
 			return err
@@ -127,7 +186,7 @@ func (e *Engine) lateResult(id string, ev machine.Event) {
 			return err
 		}
 		return c.save()
-	})
+	}))
 }
 
 // event is the event that the call has ended.
@@ -139,7 +198,7 @@ func (w *work) event(o machine.Outcome) machine.Event {
 }
 
 // run calls the function of the step.
-func (w *work) run(ctx context.Context, step *stepDef, c *Call) (ev machine.Event) {
+func (w *work) run(ctx context.Context, c *Call) (ev machine.Event) {
 	defer func() {
 		if p := recover(); p != nil {
 			ev = w.failed(&PanicError{Value: p, Stack: debug.Stack()})
@@ -147,7 +206,7 @@ func (w *work) run(ctx context.Context, step *stepDef, c *Call) (ev machine.Even
 	}()
 	var out []byte
 	var err error
-	found := true
+	found, step := true, w.step()
 	switch w.call.Kind {
 	case machine.Undo:
 		err = step.undo(ctx, c)
@@ -156,26 +215,26 @@ func (w *work) run(ctx context.Context, step *stepDef, c *Call) (ev machine.Even
 	default:
 		out, err = step.act(ctx, c)
 	}
-	var kept *unencodable
-	switch {
-	case errors.As(err, &kept):
-		ev = w.event(machine.OutcomeDone)
-		ev.Text = kept.Error()
-	case err != nil:
+	if err != nil {
+		if kept, ok := errors.AsType[*unencodable](err); ok {
+			ev = w.event(machine.OutcomeDone)
+			ev.Text = kept.Error()
+			return ev
+		}
 		ev = w.failed(err)
 		if ev.Begun && len(out) <= MaxData {
 			ev.Data = out
 		}
 		return ev
-	case !found:
+	}
+	if !found {
 		return w.event(machine.OutcomeAbsent)
-	default:
-		ev = w.event(machine.OutcomeDone)
-		if ev.Data = out; len(out) > MaxData {
-			ev.Data = nil
-			ev.Text = fmt.Sprintf("it happened; its output of %d bytes was not kept, the limit is %d",
-				len(out), MaxData)
-		}
+	}
+	ev = w.event(machine.OutcomeDone)
+	if ev.Data = out; len(out) > MaxData {
+		ev.Data = nil
+		ev.Text = fmt.Sprintf("it happened; its output of %d bytes was not kept, the limit is %d",
+			len(out), MaxData)
 	}
 	return ev
 }
@@ -216,25 +275,26 @@ func (w *work) failed(err error) machine.Event {
 	return ev
 }
 
-// observe begins to watch a call.
-func (e *Engine) observe(ctx context.Context, w *work) (context.Context, func(machine.Event)) {
-	info := CallInfo{Run: w.r.id, Definition: w.r.def, Version: w.r.version,
-		Step: w.r.state.Steps[w.call.Step].Name, Kind: w.call.Kind.String(), Try: w.call.Try,
-		Host: w.reg.steps[w.call.Step].host}
-	began := e.cfg.Clock.Now()
-	endSpan := func(error, ...slog.Attr) {}
-	if e.cfg.Tracer != nil {
-		attrs := []slog.Attr{slog.String("definition", info.Definition), slog.String("step", info.Step)}
-		if w.r.trace != "" {
-			attrs = append(attrs, slog.String("link.traceparent", w.r.trace))
-		}
-		ctx, endSpan = e.cfg.Tracer.Start(ctx, "saga "+info.Kind, attrs...)
+// trace begins the span of the call.
+func (c *calling) trace(t Tracer) {
+	r := c.w.r
+	attrs := []slog.Attr{slog.String("definition", r.def), slog.String("step", c.w.step().name)}
+	if r.trace != "" {
+		attrs = append(attrs, slog.String("link.traceparent", r.trace))
 	}
-	return ctx, func(ev machine.Event) {
-		info.Outcome, info.Took = ev.Outcome.String(), e.cfg.Clock.Now().Sub(began)
-		endSpan(nil, slog.String("outcome", info.Outcome))
-		e.cfg.Observer.CallEnded(info)
+	c.ctx, c.span = t.Start(c, "saga "+c.w.call.Kind.String(), attrs...)
+}
+
+// tell tells who watches how the call has ended.
+func (c *calling) tell(ev machine.Event) {
+	r, call, step := c.w.r, &c.w.call, c.w.step()
+	info := CallInfo{Run: r.id, Definition: r.def, Version: r.version, Step: step.name,
+		Kind: call.Kind.String(), Outcome: ev.Outcome.String(), Host: step.host, Try: call.Try,
+		Took: c.d.e.cfg.Clock.Now().Sub(c.began)}
+	if c.span != nil {
+		c.span(nil, slog.String("outcome", info.Outcome))
 	}
+	c.d.e.cfg.Observer.CallEnded(info)
 }
 
 // Unfinished marks err as an answer that the effect is under way, or may be: the

@@ -397,9 +397,7 @@ func TestSG19_AtTheDeadlineTheStepIsResolvedFirst(t *testing.T) {
 		s.before = func(call string) {
 			if call == "voucher" { // it happens, and takes its time
 				s.mu.Lock()
-				s.stands["voucher"] = []string{callKey(&Call{Definition: "checkout", Step: "voucher",
-					Round: 1,
-					Key:   theOrder.ID}, machine.Action, 0)}
+				s.stands["voucher"] = []string{actionKey("checkout", "voucher", theOrder.ID, 1)}
 				s.mu.Unlock()
 			}
 		}

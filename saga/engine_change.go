@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"onced/kv"
@@ -13,26 +14,34 @@ import (
 	"onced/saga/machine"
 )
 
-// change is one run in the hands of one transaction.
+// change is one run in the hands of one transaction. The run is its own until it is
+// saved; then nobody changes it any more.
 type change struct {
-	e    *Engine
-	w    kv.Writer
-	r    *run
-	reg  *registered  // nil when the definition is not there
-	m    *machine.Def // of reg, or what can be known without
-	raw  []byte       // the row as it was read; nil for a new run
-	was  machine.Status
-	call *machine.Call // to be made after the commit
-	by   bool          // a driver has the run: it goes on by itself
-	who  string        // the person who acts, or speaks in the callee's place
+	e      *Engine
+	w      kv.Writer
+	r      *run
+	key    kv.Key       // of the run's row
+	reg    *registered  // nil when the definition is not there
+	m      *machine.Def // of reg, or what can be known without
+	raw    []byte       // the row as it was read; nil for a new run
+	was    machine.Status
+	noted  bool         // the history has another entry than the row
+	called bool         // call is to be made after the commit
+	call   machine.Call // see called
+	by     bool         // a driver has the run: it goes on by itself
+	who    string       // the person who acts, or speaks in the callee's place
+	buf    []byte       // room for the row
 
 	missing error // what is wrong with the definition, when reg is nil
+
+	effects [4]machine.Effect // room for those of an event
 }
 
 // edit reads a run for a change; nil when there is none. What a dead process had
 // under way is unknown from here on, and a run without its definition is held.
 func (e *Engine) edit(w kv.Writer, id string) (*change, error) {
-	row, ok, err := runTable.Get(w, runKey(id))
+	key := runKey(id)
+	row, ok, err := runTable.Get(w, key)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -40,7 +49,7 @@ func (e *Engine) edit(w kv.Writer, id string) (*change, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &change{e: e, w: w, r: r, raw: row.Body, was: r.state.Status}
+	c := &change{e: e, w: w, r: r, key: key, raw: row.Body, was: r.state.Status}
 	if c.reg, c.missing = e.definition(r); c.missing != nil {
 		c.m = unknownDef(&r.state)
 	} else {
@@ -67,16 +76,15 @@ func unknownDef(s *machine.State) *machine.Def {
 	return d
 }
 
-// apply lets one event happen.
+// apply lets one event happen. After an error the change is not to be saved.
 func (c *change) apply(ev machine.Event) error {
 	if err := c.fit(&ev); err != nil {
 		return err
 	}
-	state, effects, err := machine.Next(c.m, c.r.state, ev, c.w.Now())
+	effects, err := c.r.state.Apply(c.m, ev, c.w.Now(), c.effects[:0])
 	if err != nil {
 		return err
 	}
-	c.r.state = state
 	return c.carryOut(effects, ev)
 }
 
@@ -84,7 +92,7 @@ func (c *change) apply(ev machine.Event) error {
 // with a signal, is left out rather than lost with all that became of the call. Only a
 // person is told to send less.
 func (c *change) fit(ev *machine.Event) error {
-	if c.r.data()+len(ev.Data) <= MaxRunData || len(ev.Data) == 0 {
+	if len(ev.Data) == 0 || c.r.data()+len(ev.Data) <= MaxRunData {
 		return nil
 	}
 	gone := func(what string) string {
@@ -109,10 +117,11 @@ func (c *change) fit(ev *machine.Event) error {
 }
 
 func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
-	for _, x := range effects {
+	for i := range effects {
+		x := &effects[i]
 		switch x.Kind {
 		case machine.EffectCall:
-			c.call = &x.Call
+			c.call, c.called = x.Call, true
 		case machine.EffectNote:
 			if !c.was.Terminal() {
 				c.note(c.signed(x))
@@ -138,7 +147,7 @@ func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
 const maxNote = 300
 
 // signed names the person before what a person did or said.
-func (c *change) signed(x machine.Effect) machine.Effect {
+func (c *change) signed(x *machine.Effect) *machine.Effect {
 	if c.who != "" && (x.Note == machine.NoteOperator || x.Note == machine.NoteSignal ||
 		x.Note == machine.NoteConflict) {
 		x.Text = c.who + ": " + x.Text
@@ -146,7 +155,8 @@ func (c *change) signed(x machine.Effect) machine.Effect {
 	return x
 }
 
-func (c *change) note(x machine.Effect) {
+func (c *change) note(x *machine.Effect) {
+	c.noted = true
 	r, limit := c.r, c.e.cfg.History
 	r.history = append(r.history, entry{at: c.w.Now(), note: x.Note, step: x.Step, text: cut(x.Text,
 		maxNote)})
@@ -159,9 +169,9 @@ func (c *change) note(x machine.Effect) {
 // cut shortens a text to limit bytes of valid UTF-8.
 func cut(s string, limit int) string {
 	if len(s) > limit {
-		s = s[:limit]
+		s = strings.Clone(s[:limit]) // what is long is not kept for its beginning
 	}
-	return string(bytes.ToValidUTF8([]byte(s), nil))
+	return strings.ToValidUTF8(s, "")
 }
 
 // notice is the data of a run's events in the feed.
@@ -244,11 +254,17 @@ func (c *change) class(now time.Time) class {
 	return classWaiting
 }
 
+// changed reports whether the run is another than its row. What happens to a run is in
+// its history, nearly always: the rest is compared.
+func (c *change) changed() bool {
+	return c.noted || !bytes.Equal(c.raw, c.r.encode(nil))
+}
+
 // save stores the run and all that belongs to it. A run that has not changed is not
 // written.
 func (c *change) save() error {
 	r, now := c.r, c.w.Now()
-	if c.raw != nil && (c.was.Terminal() || bytes.Equal(c.raw, r.encode())) {
+	if c.raw != nil && (c.was.Terminal() || !c.changed()) {
 		// What changed it may have been in doubt: then nobody was told.
 		c.announce(r.class)
 		return nil
@@ -275,7 +291,8 @@ func (c *change) save() error {
 	if err := c.index(to); err != nil {
 		return err
 	}
-	if err := runTable.Put(c.w, runKey(r.id), runRow{Body: r.encode()}); err != nil {
+	c.buf = r.encode(append(c.buf[:0], runVersion))
+	if err := c.w.Put(runTable.ID(), c.key, c.buf); err != nil {
 		return err
 	}
 	c.announce(to)
@@ -345,14 +362,13 @@ func (c *change) index(to class) error {
 	return c.w.Put(openTable, openKey(to, c.r.id), []byte{})
 }
 
-// announce tells the program, after the commit.
+// announce tells the program, after the commit. Of a driver's run that goes on there is
+// nothing to tell.
 func (c *change) announce(to class) {
-	info := c.r.info()
-	info.Was = c.was.String()
-	next := c.slot()
-	due := to == classDue && !c.by
-	e, r := c.e, c.r
-	undefined := r.state.Hold == machine.HoldDefinition
+	e, r, was := c.e, c.r, c.was
+	if c.by && to <= classWaiting && to != classEnded && r.state.Status == was {
+		return
+	}
 	if !c.by {
 		e.expect(r.id)
 	}
@@ -360,17 +376,17 @@ func (c *change) announce(to class) {
 		if !c.by {
 			e.confirm(r.id)
 		}
-		if undefined {
+		if r.state.Hold == machine.HoldDefinition {
 			e.defined(r)
 		}
-		if info.Was != info.Status {
-			e.cfg.Observer.RunChanged(info)
+		if r.state.Status != was {
+			e.cfg.Observer.RunChanged(r.info(was))
 		}
 		if to == classEnded || to == classHeld || to == classStuck {
 			e.notify(r)
 		}
-		if due {
-			e.enqueue(info.Run, next)
+		if to == classDue && !c.by {
+			e.enqueue(r.id, c.slot())
 		}
 	})
 }

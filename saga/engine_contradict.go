@@ -28,7 +28,7 @@ type contradictionRow struct {
 }
 
 // contradict keeps a word that contradicts the run's end, and tells of it, once.
-func (c *change) contradict(x machine.Effect, said machine.Outcome) error {
+func (c *change) contradict(x *machine.Effect, said machine.Outcome) error {
 	n := c.r.notice()
 	n.Step, n.Reason = c.r.state.Steps[x.Step].Name, x.Text
 	data, err := json.Marshal(n)

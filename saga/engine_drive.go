@@ -3,6 +3,7 @@ package saga
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 
 	"onced/kv"
@@ -39,11 +40,13 @@ func (e *Engine) enqueue(id string, s slot) {
 			e.leave(id, false)
 			return
 		}
-		e.drive(id, s, nil)
+		d := e.newDrive(id, s)
+		d.goOn(d.first)
 	})
 }
 
-// claim makes the caller the driver of a new run.
+// claim makes the caller the driver of a new run, and counts it in, unless nothing may
+// begin any more.
 func (e *Engine) claim(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,6 +54,7 @@ func (e *Engine) claim(id string) bool {
 		return false
 	}
 	e.drivers[id] = &driver{}
+	e.work.Add(1)
 	return true
 }
 
@@ -127,92 +131,133 @@ func (e *Engine) asStored(r *run) *change {
 	return c
 }
 
-// drive makes the calls of a run as long as one is due. It holds the slot s, and has
-// been counted in.
-func (e *Engine) drive(id string, s slot, w *work) {
-	defer e.work.Done()
-	e.mu.Lock()
-	e.drivers[id].dirty = false // what has changed so far is about to be read
-	e.mu.Unlock()
-	again := false
-	if w == nil {
-		w, again = e.first(id, &s)
-	}
-	for w != nil {
-		w, again = e.next(w, e.perform(w), &s)
-	}
-	e.slots.release(s)
-	e.leave(id, again)
+// drive is the work on one run, from call to call. It holds a slot, and has been counted
+// in. One goroutine at a time has it, and only that one touches it: who gets it from whom
+// is decided in [calling].
+type drive struct {
+	e      *Engine
+	id     string
+	slot   slot
+	update func(kv.Writer) error // the method of that name, guarded
+	cache  runCache              // of its calls
+	kinds  [2]kv.Key             // see keyOfKind
+
+	// What the next transaction is about: how the last call ended, if there was one, and
+	// the hosts to which the one after it may go.
+	last   *work
+	ev     machine.Event
+	random uint32
+	other  string
+
+	turn turn   // what the transaction has found out
+	buf  []byte // room for the run's row
 }
 
 // turn is what a transaction of a driver finds out.
 type turn struct {
-	work  *work
-	again bool // another slot is needed
+	work  *work // the call to make
+	again bool  // another slot is needed
+}
+
+func (e *Engine) newDrive(id string, s slot) *drive {
+	d := &drive{e: e, id: id, slot: s}
+	d.update = guarded(d.transaction)
+	return d
+}
+
+// keyOfKind makes the part of the run's keys of that name once.
+func (d *drive) keyOfKind(k machine.Kind, principal string) kv.Key {
+	of := &d.kinds[0]
+	if k == machine.Undo {
+		of = &d.kinds[1]
+	}
+	if *of == nil {
+		*of = keyOfKind(k, principal)
+	}
+	return *of
+}
+
+// goOn makes the calls of the run as long as one is due, from the turn on that is to be
+// found out first.
+func (d *drive) goOn(first func() turn) {
+	mine := true
+	defer func() {
+		if mine {
+			d.e.work.Done()
+		}
+	}()
+	t := first()
+	for t.work != nil {
+		c := d.begin(t.work)
+		mine = false
+		ev, ok := c.perform()
+		if mine = ok; !mine {
+			return
+		}
+		t = c.ended(ev)
+	}
+	d.e.slots.release(d.slot)
+	d.e.leave(d.id, t.again)
 }
 
 // first begins the call that is due.
-func (e *Engine) first(id string, s *slot) (*work, bool) {
-	random := e.random()
-	var t turn
-	err := e.persist("begin a call", id, func(w kv.Writer) error {
-		c, err := e.edit(w, id)
-		if err != nil || c == nil {
-			return err
-		}
-		c.by = true
-		got, err := c.goOn(random, s.host)
-		if err == nil {
-			err = c.save()
-		}
-		t = got
-		return err
-	})
-	if err != nil {
-		return nil, false
-	}
-	return t.work, t.again
+func (d *drive) first() turn {
+	d.e.mu.Lock()
+	d.e.drivers[d.id].dirty = false // what has changed so far is about to be read
+	d.e.mu.Unlock()
+	d.last, d.random, d.other = nil, d.e.random(), d.slot.host
+	return d.persist("begin a call")
 }
 
 // next stores how a call ended and, in the same transaction, begins the one after
 // it, if its slot is held already.
-func (e *Engine) next(done *work, ev machine.Event, s *slot) (*work, bool) {
-	other, held := e.otherHost(done, &ev, s)
-	ev.Random = e.random()
-	random := e.random()
-	var t turn
-	err := e.persist("store how a call ended", done.r.id, func(w kv.Writer) error {
-		c, err := e.edit(w, done.r.id)
-		if err != nil || c == nil {
-			return err
-		}
-		c.by = true
-		if err := c.apply(ev); err != nil {
-			return err
-		}
-		hosts := []string{s.host}
-		if held {
-			hosts = append(hosts, other)
-		}
-		got, err := c.goOn(random, hosts...)
-		if err == nil {
-			err = c.save()
-		}
-		t = got
-		return err
-	})
-	if err != nil {
-		t = turn{}
-	}
+func (d *drive) next(done *work, ev machine.Event) turn {
+	other, held := d.otherHost(done, &ev)
+	d.last, d.ev, d.other = done, ev, d.slot.host
 	if held {
-		e.keepOne(s, other, t.work)
+		d.other = other
 	}
-	return t.work, t.again
+	d.ev.Random = d.e.random()
+	d.random = d.e.random()
+	t := d.persist("store how a call ended")
+	if held {
+		d.keepOne(other, t.work)
+	}
+	return t
+}
+
+func (d *drive) persist(what string) turn {
+	if err := d.e.persist(what, d.id, d.update); err != nil {
+		return turn{}
+	}
+	return d.turn
+}
+
+// transaction stores how the last call ended, if there was one, and begins the next. It
+// may run again.
+func (d *drive) transaction(w kv.Writer) error {
+	d.turn = turn{}
+	c, err := d.e.edit(w, d.id)
+	if err != nil || c == nil {
+		return err
+	}
+	c.by, c.buf = true, d.buf
+	if d.last != nil {
+		if err := c.apply(d.ev); err != nil {
+			return err
+		}
+	}
+	got, err := c.goOn(d.random, d.slot.host, d.other)
+	if err == nil {
+		err = c.save()
+	}
+	d.turn, d.buf = got, c.buf
+	return err
 }
 
 // goOn begins the next call if it is due and goes to one of the hosts. A call that
 // is under way already was begun by this driver in a commit that was in doubt.
-func (c *change) goOn(random uint32, hosts ...string) (turn, error) {
+func (c *change) goOn(random uint32, host, other string) (turn, error) {
 	s := &c.r.state
 	if c.reg == nil || s.Status.Terminal() { // closed by a person, its last call may still stand there
 		return turn{}, nil
@@ -224,30 +269,26 @@ func (c *change) goOn(random uint32, hosts ...string) (turn, error) {
 	if !ok || at.After(c.w.Now()) || c.e.draining.Load() {
 		return turn{}, nil
 	}
-	host := c.reg.steps[want.Step].host
-	for _, h := range hosts {
-		if h != host {
-			continue
-		}
-		if want.Kind == machine.Look { // it has no effect, and needs no intent
-			return turn{work: c.work(want)}, nil
-		}
-		begin := machine.Event{Kind: machine.Begin, Random: random,
-			Sending: c.e.stray(place{c.r.id, want.Step}, 0) > 0}
-		if err := c.apply(begin); err != nil {
-			return turn{}, err
-		}
-		if c.call == nil { // it was too late for the call, or too early
-			return turn{again: true}, nil
-		}
-		return turn{work: c.work(*c.call)}, nil
+	if to := c.reg.steps[want.Step].host; to != host && to != other {
+		return turn{again: true}, nil
 	}
-	return turn{again: true}, nil
+	if want.Kind == machine.Look { // it has no effect, and needs no intent
+		return turn{work: c.work(want)}, nil
+	}
+	begin := machine.Event{Kind: machine.Begin, Random: random,
+		Sending: c.e.stray(place{c.r.id, want.Step}, 0) > 0}
+	if err := c.apply(begin); err != nil {
+		return turn{}, err
+	}
+	if !c.called { // it was too late for the call, or too early
+		return turn{again: true}, nil
+	}
+	return turn{work: c.work(c.call)}, nil
 }
 
 // otherHost takes the place at the host of the call that probably comes next, when
 // it is another one.
-func (e *Engine) otherHost(done *work, ev *machine.Event, s *slot) (host string, held bool) {
+func (d *drive) otherHost(done *work, ev *machine.Event) (host string, held bool) {
 	i := done.call.Step + 1
 	if done.call.Kind == machine.Undo || ev.Outcome == machine.OutcomeRefused {
 		i = done.call.Step - 1
@@ -255,27 +296,27 @@ func (e *Engine) otherHost(done *work, ev *machine.Event, s *slot) (host string,
 	if i < 0 || i >= len(done.reg.steps) {
 		return "", false
 	}
-	if host = done.reg.steps[i].host; host == s.host {
+	if host = done.reg.steps[i].host; host == d.slot.host {
 		return "", false
 	}
-	return host, e.slots.tryHost(host)
+	return host, d.e.slots.tryHost(host)
 }
 
 // keepOne keeps the place that is needed, and gives the other back.
-func (e *Engine) keepOne(s *slot, other string, w *work) {
+func (d *drive) keepOne(other string, w *work) {
 	if w != nil && w.reg.steps[w.call.Step].host == other {
-		s.host, other = other, s.host
+		d.slot.host, other = other, d.slot.host
 	}
-	e.slots.releaseHost(other)
+	d.e.slots.releaseHost(other)
 }
 
-// persist runs an update of a driver until it is committed. It gives up only when
+// persist runs an update of a driver, which is guarded, until it is committed. It gives up only when
 // the store takes no more, when the run cannot be read, or when the engine has
 // drained: what is under way is then unknown at the next start. A run on which the
 // engine itself fails is held, and harms no other.
 func (e *Engine) persist(what, id string, fn func(kv.Writer) error) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := e.store.Update(context.Background(), guarded(fn))
+		err := e.store.Update(context.Background(), fn)
 		if err == nil {
 			return nil
 		}
@@ -310,9 +351,13 @@ func final(err error) bool {
 
 // guarded turns a panic of a closure into an error.
 func guarded(fn func(kv.Writer) error) func(kv.Writer) error {
-	return func(w kv.Writer) error {
-		_, err := caught(func() (struct{}, error) { return struct{}{}, fn(w) })
-		return err
+	return func(w kv.Writer) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = &PanicError{Value: p, Stack: debug.Stack()}
+			}
+		}()
+		return fn(w)
 	}
 }
 

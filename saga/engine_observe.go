@@ -1,6 +1,10 @@
 package saga
 
-import "time"
+import (
+	"time"
+
+	"onced/saga/machine"
+)
 
 // Observer is told what happens, for metrics. Its methods are called after the
 // commit they rest on, must be quick, and are called from many goroutines.
@@ -38,9 +42,10 @@ type RunInfo struct {
 	Created, Updated time.Time
 }
 
-func (r *run) info() RunInfo {
+func (r *run) info(was machine.Status) RunInfo {
 	return RunInfo{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round,
-		Status: r.state.Status.String(), Cause: r.state.Cause.String(), Hold: r.state.Hold.String(),
+		Status: r.state.Status.String(), Was: was.String(),
+		Cause: r.state.Cause.String(), Hold: r.state.Hold.String(),
 		Created: r.created, Updated: r.updated}
 }
 

@@ -159,8 +159,7 @@ func (x *chaos) tellCharges() {
 		if err != nil || len(v.State.Steps) == 0 || v.State.Steps[1].Sends == 0 {
 			continue
 		}
-		key := callKey(&Call{Definition: "checkout", Step: "charge", Key: id, Round: v.Round},
-			machine.Action, 0)
+		key := actionKey("checkout", "charge", id, v.Round)
 		x.c.mu.Lock()
 		answer := x.c.answers[key]
 		x.c.mu.Unlock()
@@ -230,8 +229,7 @@ func (x *chaos) judge() (ends map[machine.Status]int) {
 	for _, v := range page {
 		ends[v.State.Status]++
 		for _, step := range []string{"loyalty", "charge", "order", "mail"} {
-			key := callKey(&Call{Definition: "checkout", Step: step, Key: v.Key, Round: v.Round},
-				machine.Action, 0)
+			key := actionKey("checkout", step, v.Key, v.Round)
 			stands := x.c.stands[key]
 			if stands && v.State.Status == machine.Completed {
 				want++

@@ -150,6 +150,12 @@ func (o *outside) ledger() string {
 	return strings.Join(out, " ")
 }
 
+// actionKey is the key that the action of a step is sent with.
+func actionKey(definition, step, key string, round uint64) string {
+	c := &Call{Key: key, Round: round}
+	return callKey(keyOfKind(machine.Action, ""), keyOfStep(definition, step), c, 0)
+}
+
 func (o *outside) made() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -2,6 +2,7 @@ package saga
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"onced/kv"
@@ -9,10 +10,13 @@ import (
 	"onced/saga/machine"
 )
 
+// runVersion is that of the rows of runTable.
+const runVersion = 2
+
 // The tables of sagas.
 var (
 	// runTable has one row per run, under its id. Ids are ordered by time.
-	runTable = kv.NewTable("saga.run", 2, kv.TableOptions[runRow]{Codec: &kv.Codec[runRow]{
+	runTable = kv.NewTable("saga.run", runVersion, kv.TableOptions[runRow]{Codec: &kv.Codec[runRow]{
 		Append: func(dst []byte, r *runRow) []byte { return append(dst, r.Body...) },
 		Read:   func(body []byte, r *runRow) error { r.Body = body; return nil },
 	}})
@@ -133,10 +137,9 @@ type entry struct {
 	text string
 }
 
-// encode makes the row's bytes. Times are kept as differences to the creation.
-func (r *run) encode() []byte {
-	size := 512 + 64*len(r.state.Steps) + r.data()
-	e := enc{wire.Encoder{Bytes: make([]byte, 0, size), Base: r.created.UnixNano()}}
+// encode appends the row's bytes. Times are kept as differences to the creation.
+func (r *run) encode(dst []byte) []byte {
+	e := enc{wire.Encoder{Bytes: slices.Grow(dst, r.size()), Base: r.created.UnixNano()}}
 	e.Int(e.Base)
 	e.Text(r.def)
 	e.Text(r.version)
@@ -172,6 +175,25 @@ func (r *run) encode() []byte {
 	return e.Bytes
 }
 
+// size is about what the row takes.
+func (r *run) size() int {
+	n := 48 + len(r.def) + len(r.principal) + len(r.key) + len(r.trace) + len(r.state.Reason) + r.data()
+	for _, l := range r.labels {
+		n += 2 + len(l.name) + len(l.value)
+	}
+	for i := range r.state.Steps {
+		st := &r.state.Steps[i]
+		n += 14 + len(st.Name) + len(st.Error)
+	}
+	for i := range r.history {
+		n += 10 + len(r.history[i].text)
+	}
+	return n
+}
+
+// roomForNotes is how many notes a change usually makes, at most.
+const roomForNotes = 3
+
 func decodeRun(id string, b []byte) (*run, error) {
 	d := decoder(b)
 	d.Base = d.Int()
@@ -189,7 +211,7 @@ func decodeRun(id string, b []byte) (*run, error) {
 	d.state(&r.state)
 	last := d.Base
 	n := d.Many()
-	r.history = make([]entry, 0, n)
+	r.history = make([]entry, 0, n+roomForNotes)
 	for range n {
 		last += d.Int()
 		r.history = append(r.history, entry{time.Unix(0, last).UTC(), machine.Note(d.UpTo(255)), d.Count(),

@@ -72,7 +72,7 @@ func TestRowsComeBack(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5000) {
 		x := randomRun(rand.New(rand.NewPCG(seed, 1)))
-		b := x.encode()
+		b := x.encode(nil)
 		got, err := decodeRun(x.id, b)
 		if err != nil || !reflect.DeepEqual(got, x) {
 			t.Fatalf("seed %d: %v\n%+v\n came back as\n%+v", seed, err, x, got)
@@ -90,14 +90,14 @@ func TestRowsComeBack(t *testing.T) {
 
 func FuzzDecodeRun(f *testing.F) {
 	for seed := range uint64(20) {
-		f.Add(randomRun(rand.New(rand.NewPCG(seed, 1))).encode())
+		f.Add(randomRun(rand.New(rand.NewPCG(seed, 1))).encode(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := decodeRun("run_1", b)
 		if err != nil {
 			return
 		}
-		again, err := decodeRun("run_1", x.encode())
+		again, err := decodeRun("run_1", x.encode(nil))
 		if err != nil || !reflect.DeepEqual(again, x) {
 			t.Fatalf("%+v came back as %+v, %v", x, again, err)
 		}
@@ -107,7 +107,7 @@ func FuzzDecodeRun(f *testing.F) {
 }
 
 func putRun(w kv.Writer, r *run) error {
-	return runTable.Put(w, runKey(r.id), runRow{Body: r.encode()})
+	return runTable.Put(w, runKey(r.id), runRow{Body: r.encode(nil)})
 }
 
 var damages = map[string]struct {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"onced/kv"
 	"onced/kv/boltkv"
@@ -80,11 +79,11 @@ func benchmarkEngine(b *testing.B, store kv.Store, clients int, last error) {
 	serve.Go(func() { _ = timers.Run(ctx) })
 	defer serve.Wait()
 	defer cancel()
-	for !e.serving.Load() {
-		time.Sleep(time.Millisecond)
-	}
 	input := []byte(`{"order":"1001","amount":"49.90","card":"good"}`)
 	var next atomic.Int64
+	if _, err := e.Run(ctx, rawSteps(last), "first", nil); err != nil && last == nil { // it is served
+		b.Fatal(err)
+	}
 	b.ResetTimer()
 	for range clients {
 		work.Go(func() {

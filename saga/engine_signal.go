@@ -1,7 +1,6 @@
 package saga
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,7 +91,7 @@ func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
 	if err := c.apply(ev); err != nil {
 		return err
 	}
-	if s.Actor != "" && !bytes.Equal(c.raw, c.r.encode()) {
+	if s.Actor != "" && c.changed() {
 		if err := c.audit("signal", Act{Step: s.Step, Actor: s.Actor, Reason: s.Reason}); err != nil {
 			return err
 		}

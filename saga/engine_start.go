@@ -105,13 +105,10 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 	if e.cfg.Tracer != nil {
 		b.trace = e.cfg.Tracer.Traceparent(ctx)
 	}
-	s := slot{def: reg.name, host: reg.steps[0].host}
-	if e.serving.Load() && e.slots.try(s) {
-		if e.claim(b.id) && e.begins(b.id) {
-			b.held = true
-		} else {
-			e.slots.release(s)
-			e.leave(b.id, false)
+	b.slot = slot{def: reg.name, host: reg.steps[0].host}
+	if e.serving.Load() && e.slots.try(b.slot) {
+		if b.held = e.claim(b.id); !b.held {
+			e.slots.release(b.slot)
 		}
 	}
 	err = e.store.Update(ctx, b.run)
@@ -124,14 +121,15 @@ func (e *Engine) StartRun(ctx context.Context, req StartRequest) (Started, error
 	if !b.held {
 		return b.started, err
 	}
-	if err == nil && b.work != nil {
-		go e.drive(b.id, s, b.work)
+	if err == nil && b.turn.work != nil {
+		d, t := e.newDrive(b.id, b.slot), b.turn
+		go d.goOn(func() turn { return t })
 		return b.started, nil
 	}
-	e.slots.release(s)
+	e.slots.release(b.slot)
 	go func() { // after an error it may be that the run was begun all the same: look
 		defer e.work.Done()
-		e.leave(b.id, err != nil)
+		e.leave(b.id, err != nil || b.turn.again)
 	}()
 	return b.started, err
 }
@@ -215,12 +213,13 @@ type beginning struct {
 	reg    *registered
 	id     string
 	random uint32
-	held   bool // the first call's slot is held
+	slot   slot // of the first call
+	held   bool // it is held
 	trace  string
 	parent string // of a rerun
 
 	started Started
-	work    *work
+	turn    turn
 }
 
 // sum stands for the input in the key's row.
@@ -258,12 +257,10 @@ func (b *beginning) run(w kv.Writer) error {
 		return err
 	}
 	c := b.newRun(w, round)
+	var t turn
 	if b.held {
-		if _, _, ok := machine.Want(c.m, &c.r.state); ok {
-			ev := machine.Event{Kind: machine.Begin, Random: b.random}
-			if err := c.apply(ev); err != nil {
-				return err
-			}
+		if t, err = c.goOn(b.random, b.slot.host, b.slot.host); err != nil {
+			return err
 		}
 	}
 	row = keyRow{Run: b.id, Round: round, Status: machine.Running, Sum: sum(b.req.Input)}
@@ -273,11 +270,7 @@ func (b *beginning) run(w kv.Writer) error {
 	if err := c.save(); err != nil {
 		return err
 	}
-	var next *work
-	if c.call != nil {
-		next = c.work(*c.call)
-	}
-	b.started, b.work = Started{Run: b.id, Status: c.r.state.Status, Round: round}, next
+	b.started, b.turn = Started{Run: b.id, Status: c.r.state.Status, Round: round}, t
 	return nil
 }
 
@@ -302,11 +295,10 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 		if err != nil || c == nil {
 			return false, err
 		}
-		var next *work
+		b.started, b.turn = Started{Run: b.id, Status: status, Round: row.Round}, turn{again: true}
 		if call, ok := r.state.InFlight(); ok && b.held && !status.Terminal() {
-			next = c.work(call)
+			b.turn = turn{work: c.work(call)}
 		}
-		b.started, b.work = Started{Run: b.id, Status: status, Round: row.Round}, next
 		return true, nil
 	}
 	want := b.req.Round
@@ -326,7 +318,7 @@ func (b *beginning) join(w kv.Writer, row *keyRow) (bool, error) {
 	if !bytes.Equal(row.Sum, sum(b.req.Input)) {
 		return false, &MismatchError{Operation: b.req.Definition, Key: b.req.Key}
 	}
-	b.started, b.work = Started{Run: row.Run, Status: status, Round: row.Round, Joined: true}, nil
+	b.started, b.turn = Started{Run: row.Run, Status: status, Round: row.Round, Joined: true}, turn{}
 	return true, nil
 }
 
@@ -357,7 +349,7 @@ func (b *beginning) joinOld(w kv.Writer, last uint64) (bool, error) {
 		if !bytes.Equal(sum(old.input), sum(b.req.Input)) {
 			return false, &MismatchError{Operation: b.req.Definition, Key: b.req.Key}
 		}
-		b.started, b.work = Started{Run: id, Status: old.state.Status, Round: want, Joined: true}, nil
+		b.started, b.turn = Started{Run: id, Status: old.state.Status, Round: want, Joined: true}, turn{}
 		return true, nil
 	}
 	return false, wrongRound("is %d, which is over, and its run is no longer kept; the key is in round %d",
@@ -377,5 +369,5 @@ func (b *beginning) newRun(w kv.Writer, round uint64) *change {
 	if b.parent != "" {
 		r.parent, r.link = b.parent, linkRerun
 	}
-	return &change{e: b.e, w: w, r: r, reg: b.reg, m: b.reg.m, by: b.held}
+	return &change{e: b.e, w: w, r: r, key: runKey(r.id), reg: b.reg, m: b.reg.m, by: b.held}
 }

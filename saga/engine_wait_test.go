@@ -14,6 +14,7 @@ func TestWhoWaitsAfterTheWordLooksForHimself(t *testing.T) {
 		if !e.claim(id) {
 			t.Fatal("no driver")
 		}
+		defer e.work.Done()
 		defer e.leave(id, false)
 		wake, under := e.await(id)
 		if !under {
@@ -39,6 +40,7 @@ func TestWhoIsWokenWithoutAWordLooks(t *testing.T) {
 		if !e.claim(id) {
 			t.Fatal("no driver")
 		}
+		defer e.work.Done()
 		defer e.leave(id, false)
 		ended := make(chan error)
 		go func() {

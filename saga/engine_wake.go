@@ -71,7 +71,7 @@ func (e *Engine) openPage(ctx context.Context, r kv.Range) (page []openRun, err 
 
 // release lets a run go on that was held for want of its definition.
 func (e *Engine) release(id string) {
-	_ = e.persist("let a held run go on", id, func(w kv.Writer) error { // it is logged
+	_ = e.persist("let a held run go on", id, guarded(func(w kv.Writer) error { // it is logged
 		c, err := e.edit(w, id)
 		if err != nil || c == nil || c.reg == nil || c.r.state.Hold != machine.HoldDefinition {
 			return err
@@ -80,7 +80,7 @@ func (e *Engine) release(id string) {
 			return err
 		}
 		return c.save()
-	})
+	}))
 }
 
 // correct opens the run that undoes a success that became known too late. If the step
@@ -110,7 +110,7 @@ func (c *change) correct(ev machine.Event) error {
 	r.id, r.parent, r.link, r.rev, r.class = id, c.r.id, linkCorrection, 0, classEnded
 	r.created, r.history, r.dropped = c.w.Now(), nil, 0
 	r.ended, r.wake = time.Time{}, time.Time{}
-	n := &change{e: c.e, w: c.w, r: &r, reg: c.reg, m: c.m}
+	n := &change{e: c.e, w: c.w, r: &r, key: runKey(id), reg: c.reg, m: c.m}
 	state, effects := machine.Correction(c.m, c.r.state, ev, c.w.Now())
 	r.state = state
 	if err := n.carryOut(effects, ev); err != nil {

@@ -34,7 +34,7 @@ func (e *Engine) Remark(ctx context.Context, run, step, text string) error {
 		}) {
 			return nil
 		}
-		c.note(x)
+		c.note(&x)
 		return c.save()
 	})
 	e.inDoubt(ctx, err)

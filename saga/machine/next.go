@@ -10,17 +10,17 @@ import (
 // nothing is to be stored. Events that come twice or too late change nothing.
 func Next(def *Def, s State, ev Event, now time.Time) (State, []Effect, error) {
 	next := s.clone()
-	effects, err := Apply(def, &next, ev, now, nil)
+	effects, err := next.Apply(def, ev, now, nil)
 	if err != nil {
 		return s, nil, err
 	}
 	return next, effects, nil
 }
 
-// Apply is [Next] for a state that is the caller's alone: it becomes the state after the
+// Apply is [Next] on a state that is the caller's alone: it becomes the state after the
 // event, without a copy. The effects are appended to those given. After an error the
 // state is of no use any more.
-func Apply(def *Def, s *State, ev Event, now time.Time, effects []Effect) ([]Effect, error) {
+func (s *State) Apply(def *Def, ev Event, now time.Time, effects []Effect) ([]Effect, error) {
 	if ev.Step < 0 || ev.Step >= len(s.Steps) || ev.Call.Step < 0 || ev.Call.Step >= len(s.Steps) {
 		return effects, &Error{Status: s.Status, Problem: "it has no such step"}
 	}
