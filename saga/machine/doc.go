@@ -56,6 +56,10 @@
 // The machine does not know whether its state was stored. It believes what the
 // callee, a look-up, a signal or a person says.
 //
+// It believes the clock too. One that was set back while the process was off makes a key
+// in doubt look younger than it is, by as much: it may be sent again after KeyValidFor.
+// Set clocks by slewing, and do not let the service start before its clock is right.
+//
 // # Crash points
 //
 // The engine stores the state that [Begin] returns before it makes the call, and
