@@ -150,6 +150,7 @@ type batch struct {
 	led    bool
 	joined atomic.Int64  // as calls, for the leader to see
 	due    atomic.Bool   // its leader could commit it now: whoever has the turn seals it
+	heir   atomic.Bool   // the leader of the batch after it waits for over
 	sealed chan struct{} // closed under the turn when nobody may join any more
 	over   chan struct{} // closed after the commit, for the next leader
 	done   chan struct{} // closed after over, for everybody

@@ -24,7 +24,10 @@ func (s *Store) lead(b, before *batch) {
 		s.turn.pass()
 	}
 	defer func() {
-		close(b.over) // the next leader comes before the crowd
+		close(b.over)
+		if b.heir.Load() { // the next leader runs before the crowd is woken: the disk is idle
+			runtime.Gosched()
+		}
 		close(b.done)
 	}()
 	if s.failed.Load() != nil {
@@ -45,6 +48,7 @@ func (s *Store) follow(b, before *batch) {
 			return
 		}
 	default:
+		before.heir.Store(true)
 		<-before.over
 	}
 	s.gather(b)
