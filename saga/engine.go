@@ -265,18 +265,16 @@ func (e *Engine) drain() {
 
 // random draws what spreads a pause.
 func (e *Engine) random() uint32 {
-	var b [4]byte
-	if err := e.read(b[:]); err != nil {
-		e.cfg.Logger.Error("saga: no randomness", "error", err)
-	}
-	return binary.LittleEndian.Uint32(b[:])
-}
-
-func (e *Engine) read(b []byte) error {
 	e.randMu.Lock()
 	defer e.randMu.Unlock()
-	_, err := io.ReadFull(e.rand, b)
-	return err
+	b, err := e.rand.Peek(4)
+	if err != nil {
+		e.cfg.Logger.Error("saga: no randomness", "error", err)
+		return 0
+	}
+	n := binary.LittleEndian.Uint32(b)
+	_, _ = e.rand.Discard(len(b)) // they are there
+	return n
 }
 
 // resumePage is how many runs one View of the resumption reads.

@@ -30,11 +30,12 @@ type change struct {
 	call   machine.Call // see called
 	by     bool         // a driver has the run: it goes on by itself
 	who    string       // the person who acts, or speaks in the callee's place
-	buf    []byte       // room for the row
+
+	// Room for the row, and for the effects of an event.
+	buf     []byte
+	effects []machine.Effect
 
 	missing error // what is wrong with the definition, when reg is nil
-
-	effects [4]machine.Effect // room for those of an event
 }
 
 // edit reads a run for a change; nil when there is none. What a dead process had
@@ -81,12 +82,19 @@ func (c *change) apply(ev machine.Event) error {
 	if err := c.fit(&ev); err != nil {
 		return err
 	}
+	if c.effects == nil {
+		c.effects = make([]machine.Effect, 0, usualEffects)
+	}
 	effects, err := c.r.state.Apply(c.m, ev, c.w.Now(), c.effects[:0])
 	if err != nil {
 		return err
 	}
+	c.effects = effects
 	return c.carryOut(effects, ev)
 }
+
+// usualEffects is how many effects an event has, at most, if nothing goes wrong.
+const usualEffects = 4
 
 // fit sees to it that the run stays small enough to be stored. What a call gave, or came
 // with a signal, is left out rather than lost with all that became of the call. Only a

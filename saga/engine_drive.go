@@ -149,8 +149,11 @@ type drive struct {
 	random uint32
 	other  string
 
-	turn turn   // what the transaction has found out
-	buf  []byte // room for the run's row
+	turn turn // what the transaction has found out
+
+	// Room for the run's row, and for the effects of an event.
+	buf     []byte
+	effects []machine.Effect
 }
 
 // turn is what a transaction of a driver finds out.
@@ -241,7 +244,7 @@ func (d *drive) transaction(w kv.Writer) error {
 	if err != nil || c == nil {
 		return err
 	}
-	c.by, c.buf = true, d.buf
+	c.by, c.buf, c.effects = true, d.buf, d.effects
 	if d.last != nil {
 		if err := c.apply(d.ev); err != nil {
 			return err
@@ -251,7 +254,7 @@ func (d *drive) transaction(w kv.Writer) error {
 	if err == nil {
 		err = c.save()
 	}
-	d.turn, d.buf = got, c.buf
+	d.turn, d.buf, d.effects = got, c.buf, c.effects
 	return err
 }
 

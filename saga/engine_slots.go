@@ -74,11 +74,11 @@ func (s *slots) try(x slot) bool {
 func (s *slots) acquire(x slot, grant func()) *ticket {
 	t := &ticket{x, grant}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.waiting[x]) == 0 {
 		s.turn = append(s.turn, x)
 	}
 	s.waiting[x] = append(s.waiting[x], t)
-	s.mu.Unlock()
 	s.grant()
 	return t
 }
@@ -104,8 +104,8 @@ func (s *slots) withdraw(t *ticket) bool {
 
 func (s *slots) release(x slot) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.add(x, -1)
-	s.mu.Unlock()
 	s.grant()
 }
 
@@ -122,15 +122,13 @@ func (s *slots) tryHost(host string) bool {
 
 func (s *slots) releaseHost(host string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	count(s.hosts, host, -1)
-	s.mu.Unlock()
 	s.grant()
 }
 
-// grant serves queues until no slot fits.
+// grant serves queues until no slot fits. The caller has the lock.
 func (s *slots) grant() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i := 0; i < len(s.turn) && s.used < s.total; {
 		x := s.turn[i]
 		if !s.fits(x) {
@@ -154,8 +152,8 @@ func (s *slots) grant() {
 
 func (s *slots) open() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.closed = false
-	s.mu.Unlock()
 	s.grant()
 }
 

@@ -149,11 +149,9 @@ func (e *Engine) StartTx(w kv.Writer, req StartRequest) (Started, error) {
 }
 
 func (e *Engine) newID() (string, error) {
-	var b [10]byte
-	if err := e.read(b[:]); err != nil {
-		return "", err
-	}
-	return kv.NewID("run", e.cfg.Clock.Now(), bytes.NewReader(b[:]))
+	e.randMu.Lock()
+	defer e.randMu.Unlock()
+	return kv.NewID("run", e.cfg.Clock.Now(), e.rand)
 }
 
 // checked finds the definition and checks the rest.
@@ -365,7 +363,7 @@ func (b *beginning) newRun(w kv.Writer, round uint64) *change {
 	r := &run{id: b.id, def: b.reg.name, version: b.reg.version, principal: b.req.Principal, key: b.req.Key,
 		round: round, created: now,
 		trace: b.trace, input: b.req.Input, labels: sortedLabels(b.req.Labels), epoch: b.e.epoch,
-		state: machine.New(b.reg.m, now)}
+		state: machine.New(b.reg.m, now), history: make([]entry, 0, roomForNotes)}
 	if b.parent != "" {
 		r.parent, r.link = b.parent, linkRerun
 	}

@@ -77,6 +77,9 @@ func (e *Engine) view(r *run, now time.Time) *RunView {
 		}
 		v.Labels[l.name] = l.value
 	}
+	if len(r.history) > 0 {
+		v.History = make([]HistoryEntry, 0, len(r.history))
+	}
 	for _, h := range r.history {
 		x := HistoryEntry{At: h.at, Note: h.note, Text: h.text}
 		if h.step < len(r.state.Steps) {
@@ -86,6 +89,9 @@ func (e *Engine) view(r *run, now time.Time) *RunView {
 	}
 	if i := r.state.Awaits(); i >= 0 {
 		v.Waiting = r.state.Steps[i].Name
+	}
+	if r.state.Status.Terminal() {
+		return v // it wants nothing
 	}
 	c := e.asStored(r)
 	if want, at, ok := machine.Want(c.m, &r.state); ok && c.reg != nil {
