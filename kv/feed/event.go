@@ -104,16 +104,24 @@ func (e *Event) encode(b []byte) (_ []byte, err error) {
 
 // appendText appends a JSON string. Nearly all are such that nothing is to be escaped.
 func appendText(b []byte, s string) []byte {
+	if printable(s) && strings.IndexByte(s, '"') < 0 && strings.IndexByte(s, '\\') < 0 {
+		return append(append(append(b, '"'), s...), '"')
+	}
+	var other bytes.Buffer
+	enc := json.NewEncoder(&other)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string has a form
+	return append(b, bytes.TrimSuffix(other.Bytes(), []byte("\n"))...)
+}
+
+// printable reports that s is printable ASCII.
+func printable(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			var other bytes.Buffer
-			enc := json.NewEncoder(&other)
-			enc.SetEscapeHTML(false)
-			_ = enc.Encode(s) // a string has a form
-			return append(b, bytes.TrimSuffix(other.Bytes(), []byte("\n"))...)
+		if s[i] < ' ' || s[i] > '~' {
+			return false
 		}
 	}
-	return append(append(append(b, '"'), s...), '"')
+	return true
 }
 
 // UnmarshalJSON reads an event. Unknown attributes are ignored, as CloudEvents
@@ -216,7 +224,7 @@ func checkName(field, v string, limit int) error {
 		return &kv.LimitError{What: "event " + field, Got: int64(len(v)), Limit: int64(limit), Unit: "bytes",
 			Remedy: "shorten it; an id may hold a digest of what it stands for"}
 	}
-	if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
+	if !printable(v) && (!utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl)) {
 		return fmt.Errorf("feed: event %s has control characters or is not UTF-8; encode such bytes", field)
 	}
 	return nil
