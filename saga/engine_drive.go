@@ -138,7 +138,7 @@ type drive struct {
 	e      *Engine
 	id     string
 	slot   slot
-	update func(kv.Writer) error // the method of that name, guarded
+	update func(kv.Writer) error // transaction, guarded
 	cache  runCache              // of its calls
 	kinds  [2]kv.Key             // see keyOfKind
 
