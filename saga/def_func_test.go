@@ -64,7 +64,8 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 		r := &run{def: "checkout", principal: principal, key: "order-1001", round: 2,
 			state: machine.State{Steps: make([]machine.StepState, 1)}}
 		for range 2 {
-			c := d.describe(&work{r: r, reg: reg, call: machine.Call{Kind: machine.Undo, UndoNo: 3}})
+			var c Call
+			d.describe(&work{r: r, reg: reg, call: machine.Call{Kind: machine.Undo, UndoNo: 3}}, &c)
 			if got := [2]string{c.ActionKey, c.DownstreamKey}; got != want {
 				t.Errorf("of %q: %q, want %q", principal, got, want)
 			}

@@ -33,18 +33,17 @@ func (c *change) work(call machine.Call) *work {
 
 func (w *work) step() *stepDef { return w.reg.steps[w.call.Step] }
 
-// describe makes what the function gets.
-func (d *drive) describe(w *work) Call {
+// describe fills in what the function gets.
+func (d *drive) describe(w *work, c *Call) {
 	r, st := w.r, &w.r.state.Steps[w.call.Step]
-	c := Call{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round, Step: st.Name,
+	*c = Call{Run: r.id, Definition: r.def, Version: r.version, Key: r.key, Round: r.round, Step: st.Name,
 		Principal: r.principal, Kind: w.call.Kind, Try: w.call.Try, LastSend: st.LastSend, Input: r.input,
 		Out: st.Output, reason: st.Error, state: &r.state, cache: &d.cache}
-	c.ActionKey = callKey(d.keyOfKind(machine.Action, r.principal), w.step().key, &c, 0)
+	c.ActionKey = callKey(d.keyOfKind(machine.Action, r.principal), w.step().key, c, 0)
 	c.DownstreamKey = c.ActionKey
 	if w.call.Kind == machine.Undo {
-		c.DownstreamKey = callKey(d.keyOfKind(machine.Undo, r.principal), w.step().key, &c, w.call.UndoNo)
+		c.DownstreamKey = callKey(d.keyOfKind(machine.Undo, r.principal), w.step().key, c, w.call.UndoNo)
 	}
-	return c
 }
 
 // place is a step of a run.
@@ -108,7 +107,8 @@ func (c *calling) Value(key any) any {
 
 // begin makes ready for the call.
 func (d *drive) begin(w *work) *calling {
-	c := &calling{d: d, w: w, call: d.describe(w), began: d.e.cfg.Clock.Now()}
+	c := &calling{d: d, w: w, began: d.e.cfg.Clock.Now()}
+	d.describe(w, &c.call)
 	c.key = c.call.DownstreamKey
 	c.Context, c.cancel = context.WithTimeout(d.e.calls, w.step().timeout)
 	if c.ctx = c; d.e.cfg.Tracer != nil {
