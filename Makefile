@@ -17,7 +17,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .PHONY: test
-test: needs quick race cross ## all tests, as CI runs them; installs what they need
+test: needs quick cross race ## all tests, as CI runs them; installs what they need
 
 .PHONY: check
 check: quick tidy lint ## format, vet, lint, rules of the repository; no other test

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -142,7 +143,7 @@ func TestTheFormIsThatOfAnEnvelope(t *testing.T) {
 	data := []json.RawMessage{nil, {}, json.RawMessage(`null`),
 		json.RawMessage(` {"a": [1.50, "<&>\u2028"] } `)}
 	for i := range 10_000 {
-		pick := func(n int) int { return int(uint32(i*2654435761)>>8) / n }
+		pick := func(n int) int { return int(uint32(i)*2654435761>>8) / n }
 		text := func(n int) string { return texts[pick(n)%len(texts)] }
 		ev := Event{ID: text(1), Source: text(9), Type: text(81), Subject: text(729), Seq: uint64(i * i),
 			Time: times[pick(3)%len(times)], Data: data[pick(5)%len(data)]}
@@ -930,7 +931,7 @@ func TestMoreThanMaxLimitGivesThatMany(t *testing.T) {
 	f := New(Config{})
 	add(t, f, s, numbered(1, MaxLimit+1)...)
 	for limit, want := range map[int]int{0: DefaultLimit, -1: DefaultLimit,
-		MaxLimit: MaxLimit, 1 << 40: MaxLimit} {
+		MaxLimit: MaxLimit, math.MaxInt: MaxLimit} {
 		if p := read(t, f, s, "", limit); len(p.Events) != want {
 			t.Errorf("a page of %d has %d events, want %d", limit, len(p.Events), want)
 		}
