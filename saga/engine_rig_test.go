@@ -171,6 +171,7 @@ type till struct {
 	cfg    Config
 	defs   []*Definition
 	wrap   func(kv.Store) kv.Store
+	clock  kv.Clock // of the next process; nil is the system's
 	feed   *feed.Feed
 	engine *Engine
 	cancel context.CancelFunc
@@ -223,14 +224,14 @@ func (s *till) check() {
 // prepare makes the engine of a new process.
 func (s *till) prepare() *timer.Runner {
 	s.Helper()
-	s.store = memkv.Open(s.disk, memkv.Options{Rerun: true})
+	s.store = memkv.Open(s.disk, memkv.Options{Rerun: true, Clock: s.clock})
 	var st kv.Store = s.store
 	if s.wrap != nil {
 		st = s.wrap(st)
 	}
-	timers := timer.New(st, timer.Config{})
+	timers := timer.New(st, timer.Config{Clock: s.clock})
 	cfg := s.cfg
-	cfg.Timers, cfg.Feed, cfg.Observer = timers, s.feed, s.seen
+	cfg.Timers, cfg.Feed, cfg.Observer, cfg.Clock = timers, s.feed, s.seen, s.clock
 	e, err := NewEngine(st, cfg)
 	if err == nil {
 		err = e.Register(s.defs...)

@@ -48,6 +48,35 @@ func (m *move) keyValid(i int, t time.Time) bool {
 	return step.KeyValidFor > 0 && t.Before(st.FirstSend.Add(step.KeyValidFor))
 }
 
+// mindClock forgets how old the keys in doubt are when the clock stands before what the run
+// has seen of it. It was set back then, and how long the process was off is not known
+// either: the age that a key had says only that it is more than that by now.
+func (m *move) mindClock() {
+	if !m.ev.SetBack && !m.s.after(m.now) {
+		return
+	}
+	for i := range m.s.Steps {
+		st := &m.s.Steps[i]
+		if st.Doubt || st.Status == Started {
+			st.FirstSend = time.Time{}
+		}
+		if st.UndoDoubt || st.Undo == UndoStarted {
+			st.UndoFirst = time.Time{}
+		}
+	}
+}
+
+// after reports whether a call of the run was made, or ended, after t.
+func (s *State) after(t time.Time) bool {
+	for i := range s.Steps {
+		st := &s.Steps[i]
+		if st.FirstSend.After(t) || st.LastSend.After(t) || st.UndoFirst.After(t) || st.UndoneAt.After(t) {
+			return true
+		}
+	}
+	return false
+}
+
 // result takes in how a call of an action ended.
 func (m *move) result(i int) {
 	step, st := m.at(i)

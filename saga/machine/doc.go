@@ -56,9 +56,14 @@
 // The machine does not know whether its state was stored. It believes what the
 // callee, a look-up, a signal or a person says.
 //
-// It believes the clock too. One that was set back while the process was off makes a key
-// in doubt look younger than it is, by as much: it may be sent again after KeyValidFor.
-// Set clocks by slewing, and do not let the service start before its clock is right.
+// It believes the clock too, with one exception. A run that is seen by a clock before its
+// last send or undo, or of which [Recover] says SetBack, has keys of unknown age: none that
+// is in doubt is sent again, however the clock goes on, until it is proven that nothing of
+// it stands. A clock that is set back while the process is off, and not before these, is not
+// seen: the age of a key is then measured too short by as much, and it may be sent again
+// after KeyValidFor. One that jumps ahead lets a look-up that finds nothing count before
+// SettlesAfter. Set clocks by slewing, and do not let the service start before its clock is
+// right.
 //
 // # Crash points
 //

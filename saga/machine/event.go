@@ -69,7 +69,7 @@ const (
 	Signal
 	// Wake: time has passed.
 	Wake
-	// Recover: the process that made the call under way is gone.
+	// Recover: the process that made the call under way is gone; SetBack.
 	Recover
 	// Park: the engine cannot work on the run; Hold and Text say why.
 	Park
@@ -150,6 +150,9 @@ type Event struct {
 	// Sending, of Found and Begin: an earlier call of the step goes on, so that what a
 	// look-up does not find may be sent still, and an undo could overtake it.
 	Sending bool
+	// SetBack, of Recover: the clock was set back since the run was last changed, as the
+	// new process can tell when it began before that. How old a key is is not known then.
+	SetBack bool
 	At      time.Time
 	Verb    Verb
 	// Hold is why a run is parked. With the outcome retry, or of a look-up, it says that

@@ -106,6 +106,8 @@ func (p *play) event(t *testing.T, w []string) Event {
 			ev.Step = i
 		} else if x == "sending" {
 			ev.Sending = true
+		} else if x == "setback" {
+			ev.SetBack = true
 		} else if x == "begun" {
 			ev.Begun = true
 		} else if x == "unmade" {
@@ -277,6 +279,7 @@ func TestPlays(t *testing.T) {
 	t.Parallel()
 	all := maps.Clone(plays)
 	maps.Copy(all, hostile)
+	maps.Copy(all, clocks)
 	for name, text := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,6 +30,7 @@ func (s *State) Apply(def *Def, ev Event, now time.Time, effects []Effect) ([]Ef
 		return m.effects, m.err
 	}
 	was := *s
+	m.mindClock()
 	if m.apply(); m.err == nil {
 		m.settle()
 		m.tell(&was)

@@ -26,6 +26,22 @@ type walk struct {
 	// correct is the event that asked for a correction last.
 	correct *Event
 	late    int // effects that came after their call had ended
+	// changed is when the run was last changed, skew what the clock lacks to real time, backs
+	// how often it was set back; below 0 it never is. first is when a key was first sent in
+	// doubt, in real time, and again how often one was sent in doubt.
+	changed time.Time
+	skew    time.Duration
+	backs   int
+	first   map[Call]time.Time
+	again   int
+}
+
+func newWalk(t *testing.T, r *rand.Rand) *walk {
+	w := &walk{T: t, Rand: r, def: randomDef(r), now: epoch, sent: map[int]int{}, changed: epoch, backs: -1,
+		first: map[Call]time.Time{}}
+	w.ledger, w.acted = make([]int, len(w.def.Steps)), make([]bool, len(w.def.Steps))
+	w.s = New(&w.def, w.now)
+	return w
 }
 
 // word says that the effect of a step happened.
@@ -82,7 +98,7 @@ func (w *walk) hearsay(step int) {
 		return
 	}
 	x := told[w.IntN(len(told))]
-	if w.IntN(2) == 0 {
+	if w.IntN(2) == 0 || w.skew > 0 { // by another clock it proves nothing
 		x.at = time.Time{}
 	}
 	w.do(Event{Kind: Signal, Step: x.step, Outcome: OutcomeDone, At: x.at})
@@ -153,6 +169,9 @@ func (w *walk) do(ev Event) []Effect {
 			w.Fatal("more tries than allowed")
 		}
 	}
+	if !reflect.DeepEqual(next, before) {
+		w.changed = w.now
+	}
 	w.s = next
 	for _, e := range effects {
 		if e.Kind == EffectCorrect {
@@ -206,7 +225,7 @@ func (w *walk) turn() {
 	i := w.IntN(len(w.def.Steps))
 	switch w.IntN(13) {
 	case 0:
-		w.do(Event{Kind: Recover})
+		w.restart()
 	case 1:
 		w.signal(i)
 	case 2:
@@ -231,7 +250,11 @@ func (w *walk) signal(i int) {
 			w.do(Event{Kind: Signal, Step: i, Outcome: []Outcome{OutcomeDone, OutcomeRefused}[w.IntN(2)]})
 		}
 	case st.Sends > 0 && w.ledger[i] > 0:
-		w.do(Event{Kind: Signal, Step: i, Outcome: OutcomeDone, At: w.now})
+		ev := Event{Kind: Signal, Step: i, Outcome: OutcomeDone, At: w.now}
+		if w.skew > 0 {
+			ev.At = time.Time{}
+		}
+		w.do(ev)
 	case st.Status == Waiting && w.IntN(3) == 0:
 		w.flying = slices.DeleteFunc(w.flying, func(x word) bool { return x.step == i })
 		w.do(Event{Kind: Signal, Step: i, Outcome: OutcomeRefused})
@@ -288,12 +311,14 @@ func (w *walk) call() {
 	}
 	var made *Call
 	ev.Kind = Begin
+	doubt := w.s.Steps[c.Step].Doubt && c.Kind == Action || w.s.Steps[c.Step].UndoDoubt && c.Kind == Undo
 	for _, e := range w.do(ev) {
 		if e.Kind == EffectCall {
 			made = &e.Call
 		}
 	}
 	if made != nil {
+		w.age(*made, doubt)
 		w.perform(*made)
 	}
 }
@@ -328,7 +353,7 @@ func (w *walk) perform(c Call) {
 	}
 	switch w.IntN(8) {
 	case 0: // the process dies
-		w.do(Event{Kind: Recover})
+		w.restart()
 		return
 	case 1:
 		w.signal(c.Step)
@@ -400,9 +425,7 @@ func TestRandomLives(t *testing.T) {
 	ends, corrections, late := map[Status]int{}, 0, 0
 	for seed := range uint64(30_000) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		w := &walk{T: t, Rand: r, def: randomDef(r), now: epoch, sent: map[int]int{}}
-		w.ledger, w.acted = make([]int, len(w.def.Steps)), make([]bool, len(w.def.Steps))
-		w.s = New(&w.def, w.now)
+		w := newWalk(t, r)
 		for range 120 {
 			w.turn()
 			if w.s.Status.Terminal() {

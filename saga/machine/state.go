@@ -165,12 +165,14 @@ type StepState struct {
 	// Sends counts all sends of the action, Tries those since the last reset by a
 	// person; Looks counts look-ups that told nothing, in a row.
 	Sends, Tries, Looks int
-	// FirstSend is the first send in doubt, LastSend a time no send came after.
+	// FirstSend is the first send in doubt, LastSend a time no send came after. In doubt,
+	// a FirstSend of zero is one whose age is not known: its key is never sent again.
 	FirstSend, LastSend time.Time
 	// UndoNo is the number in the undo's key, from 1; 0 before the first undo.
 	UndoNo int
 	// UndoSends, UndoTries and UndoDoubt are as for the action, UndoFirst is the
-	// first send under the present number, UndoneAt when an undo last succeeded.
+	// first send under the present number, zero as for the action, UndoneAt when an undo
+	// last succeeded.
 	UndoSends, UndoTries int
 	UndoDoubt            bool
 	UndoFirst, UndoneAt  time.Time
