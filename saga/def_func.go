@@ -54,19 +54,19 @@ type runCache struct {
 	done bool
 }
 
-// Cached returns what make returns, which returns at most once while this process works
+// Cached returns what build returns, which returns at most once while this process works
 // on the run: what a definition makes of the input for each call is made for the first
-// one only. So make must depend on the run's input alone, and a run has one make. What it
+// one only. So build must depend on the run's input alone, and a run has one. What it
 // made is only read afterwards: a call that overstays its time may still read it while
 // the next one does.
-func (c *Call) Cached(make func() any) any {
+func (c *Call) Cached(build func() any) any {
 	if c.cache == nil {
-		return make()
+		return build()
 	}
 	c.cache.mu.Lock()
 	defer c.cache.mu.Unlock()
 	if !c.cache.done {
-		c.cache.made = make() // may panic: then nothing is made, and the next call makes it
+		c.cache.made = build() // may panic: then nothing is made, and the next call makes it
 		c.cache.done = true
 	}
 	return c.cache.made
