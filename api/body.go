@@ -164,7 +164,7 @@ func decodeStrict(raw []byte, dst any) error {
 		return problem.New(problem.InvalidJSON, `an escape \u names half a character`)
 	}
 	err, known := json.Unmarshal(raw, dst), membersOf(dst)
-	wrong := error(nil)
+	var wrong error
 	if _, broken := errors.AsType[*json.SyntaxError](err); broken {
 		wrong = checkBroken(raw, known)
 	} else {

@@ -103,7 +103,8 @@ func doubled(raw []byte) (member string, twice bool, deepest int, spaced bool) {
 			last := len(open) - 1
 			open, names = open[:last], names[:open[last].from]
 		case memberName:
-			name, isNew := unquoted(text), false
+			name := unquoted(text)
+			var isNew bool
 			if names, isNew = open[len(open)-1].add(names, name); !isNew {
 				return string(name), true, deepest, w.spaced
 			}
@@ -151,8 +152,9 @@ var memberLists sync.Map // reflect.Type → []string
 // membersOf lists the names of the members of the struct that dst points to.
 func membersOf(dst any) []string {
 	t := reflect.TypeOf(dst).Elem()
-	if known, ok := memberLists.Load(t); ok {
-		return known.([]string)
+	stored, _ := memberLists.Load(t)
+	if known, ok := stored.([]string); ok {
+		return known
 	}
 	known := appendMembers(nil, t)
 	memberLists.Store(t, known)

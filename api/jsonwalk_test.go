@@ -3,11 +3,14 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"onced/api/problem"
 )
 
 // memberCases are bodies for a struct with the members a, b and c.
@@ -75,7 +78,12 @@ func FuzzMembers(f *testing.F) {
 			return
 		}
 		known := []string{"a", "b", "c"}
-		want, got := checkBroken(raw, known), checkMembers(raw, known)
+		wrong, seen := checkBroken(raw, known), checkMembers(raw, known)
+		want, isProblem := errors.AsType[*problem.Problem](wrong)
+		got, _ := errors.AsType[*problem.Problem](seen)
+		if (wrong != nil) != isProblem || (wrong != nil) != (seen != nil) {
+			t.Fatalf("%s: %v, want %v", text, seen, wrong)
+		}
 		if !reflect.DeepEqual(want, got) {
 			t.Fatalf("%s: %+v, want %+v", text, got, want)
 		}

@@ -94,7 +94,7 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	} else {
 		x.ID = "rq_none" // a request is worth more than its id
 	}
-	x.Context.Context, x.id[0] = r.Context(), x.ID
+	x.Context.Context, x.id[0] = r.Context(), x.ID //nolint:fatcontext // the first that x has
 	w.Header()["Request-Id"] = x.id[:]
 	return x
 }
@@ -145,7 +145,8 @@ func (s *Server) logged(x *exchange, r *http.Request, now time.Time, done Done) 
 		return
 	}
 	replayed := x.answer.Header()[replayedHeader]
-	line := slog.NewRecord(now.Local(), level, "request", 0)
+	here := now.Local() //nolint:gosmopolitan // as a Logger, which is asked for all other lines
+	line := slog.NewRecord(here, level, "request", 0)
 	line.AddAttrs(slog.String("request_id", x.ID), slog.String("method", done.Method),
 		slog.String("route", done.Route), slog.Int("status", done.Status), slog.Int64("bytes", done.Bytes),
 		slog.Bool("replayed", len(replayed) > 0 && replayed[0] == "true"),

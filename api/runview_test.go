@@ -80,7 +80,7 @@ func TestReturnMinimalShowsHowARunStands(t *testing.T) {
 				members(seen) != strings.ReplaceAll(c.members, "reason ", "") {
 				t.Errorf("a viewer sees %v %s", seen.header, seen.raw)
 			}
-			for _, name := range strings.Fields(c.members) {
+			for name := range strings.FieldsSeq(c.members) {
 				if fmt.Sprint(a.at(name)) != fmt.Sprint(full.at(name)) {
 					t.Errorf("%s is %v, in full %v", name, a.at(name), full.at(name))
 				}

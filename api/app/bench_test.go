@@ -49,7 +49,7 @@ func startBenched(b *testing.B) *benched {
 	text := "sagas: {definitions: [" + folder + "]}\nroutes: [{path: /ok, upstream: '" + callee.URL +
 		"', repeatable: true}]\n"
 	o := Options{Version: "test", Load: loader(b.TempDir(), &text),
-		Logger: slog.New(jsonlog.New(io.Discard, slog.LevelInfo))} //nolint:sloglint // lines are measured too
+		Logger: slog.New(jsonlog.New(io.Discard, slog.LevelInfo))}
 	var err error
 	if o.Loaded, err = o.Load(); err != nil {
 		b.Fatal(err)

@@ -139,7 +139,7 @@ func TestAFailureIsTold(t *testing.T) {
 
 func BenchmarkLine(b *testing.B) {
 	for name, h := range map[string]slog.Handler{"ours": New(io.Discard, slog.LevelInfo),
-		"theirs": slog.NewJSONHandler(io.Discard, nil)} {
+		"theirs": slog.NewJSONHandler(io.Discard, nil)} { //nolint:sloglint // its work is measured
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
