@@ -138,7 +138,7 @@ func TestTheFormIsThatOfAnEnvelope(t *testing.T) {
 	at := time.Date(2025, 5, 6, 7, 8, 9, 0, time.UTC)
 	texts := []string{"", "plain", "/a?b=c&d=<e>", "quo\"te", "back\\slash", "\x00\n\x1f\x7f",
 		"é\u2028\u2029", "not \xff UTF-8", "\u0080 \U0001f600"}
-	times := []time.Time{at, at.Add(1), at.Add(120 * time.Millisecond), time.Unix(0, 0), time.Time{},
+	times := []time.Time{at, at.Add(1), at.Add(120 * time.Millisecond), time.Unix(0, 0), {},
 		time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), at.In(time.FixedZone("x", -5400))}
 	data := []json.RawMessage{nil, {}, json.RawMessage(`null`),
 		json.RawMessage(` {"a": [1.50, "<&>\u2028"] } `)}

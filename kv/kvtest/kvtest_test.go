@@ -56,9 +56,9 @@ func (p *plain) Commit(changes []group.Change) (uint64, error) {
 			next.rows[c.Table] = map[string][]byte{}
 		}
 		if c.Delete {
-			delete(next.rows[c.Table], string(c.Key))
+			delete(next.rows[c.Table], c.Key)
 		} else {
-			next.rows[c.Table][string(c.Key)] = bytes.Clone(c.Value)
+			next.rows[c.Table][c.Key] = bytes.Clone(c.Value)
 		}
 	}
 	p.now = next
