@@ -112,19 +112,19 @@ var clocks = map[string]string{
 
 // age checks that no key is sent in doubt that the callee has forgotten, in real time.
 func (w *walk) age(c Call, doubt bool) {
-	step, real := &w.def.Steps[c.Step], w.now.Add(w.skew)
+	step, now := &w.def.Steps[c.Step], w.now.Add(w.skew)
 	valid := step.KeyValidFor
 	if c.Kind == Undo {
 		valid = step.UndoKeyValidFor
 	}
 	c.Try = 0
 	if !doubt {
-		w.first[c] = real
+		w.first[c] = now
 		return
 	}
-	if w.again++; real.Sub(w.first[c]) >= valid {
+	if w.again++; now.Sub(w.first[c]) >= valid {
 		w.Fatalf("the %s of step %s is sent again after %v, its key is known for %v", c.Kind, step.Name,
-			real.Sub(w.first[c]), valid)
+			now.Sub(w.first[c]), valid)
 	}
 }
 
