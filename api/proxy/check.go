@@ -25,7 +25,7 @@ func (rt *route) lookUp(
 	if err != nil {
 		return nil, false, err
 	}
-	resp, err := rt.proxy.reused.RoundTrip(req)
+	resp, err := rt.proxy.others.RoundTrip(req)
 	if err != nil {
 		return nil, false, err
 	}

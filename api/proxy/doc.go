@@ -10,8 +10,8 @@
 //     upstream_key_header; the client's own key is not sent on.
 //   - The keys of routes have scopes of their own (claim.RouteScopeOf). A client's
 //     token that claims keys over the API reaches none of them.
-//   - Nothing below sends a request again: the transport of net/http would re-send
-//     one that carries an Idempotency-Key when a reused connection breaks.
+//   - Nothing below sends a request again, as the transport of net/http would one that
+//     carries an Idempotency-Key when a reused connection breaks: see package sendonce.
 //   - A request of which no byte was handed to a connection (the name did not
 //     resolve, the connection was refused, TLS failed, a reused connection was
 //     dead) definitely did not happen: 502 or 504, and the key is free. Once a

@@ -57,9 +57,11 @@ func (rt *route) perform(ctx context.Context, x *idemhttp.Exchange) (*idemhttp.R
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
 	}
 	if len(x.Body) > 0 {
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(x.Body)), int64(len(x.Body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.Body)), nil }
+		req.Body, _ = req.GetBody() // it does not fail
+		req.ContentLength = int64(len(x.Body))
 	}
-	resp, sent, err := rt.send.send(ctx, req)
+	resp, sent, err := rt.proxy.send.send(ctx, req, rt.fresh)
 	if err != nil {
 		cancel()
 		level := slog.LevelWarn

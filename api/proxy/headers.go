@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"onced/api/problem"
-	"onced/saga/egress/sendonce"
 	"onced/saga/idemhttp"
 )
 
@@ -135,7 +134,6 @@ func (rt *route) guardedHeader(in *http.Request, key string) http.Header {
 	h.Del(rt.KeyHeader)
 	rt.setHeaders(h, in)
 	name := http.CanonicalHeaderKey(rt.UpstreamKeyHeader)
-	delete(h, name)
-	h[sendonce.HiddenName(name)] = []string{key}
+	h[name] = []string{key}
 	return h
 }

@@ -22,7 +22,7 @@ func (rt *route) newPass() *httputil.ReverseProxy {
 			r.Out.URL, r.Out.Host = rt.target(r.In.URL), ""
 			rt.setHeaders(r.Out.Header, r.In)
 		},
-		Transport:     &begins{next: rt.proxy.reused, within: rt.Timeout},
+		Transport:     &begins{next: rt.proxy.others, within: rt.Timeout},
 		FlushInterval: -1,
 		ErrorLog:      slog.NewLogLogger(rt.proxy.cfg.Logger.Handler(), slog.LevelWarn),
 		ModifyResponse: func(resp *http.Response) error {
@@ -153,7 +153,7 @@ var (
 
 // begins bounds the time until an answer begins, and not that of its body.
 type begins struct {
-	next   *transport
+	next   *passing
 	within time.Duration
 }
 

@@ -82,8 +82,8 @@ type Observer interface {
 type Proxy struct {
 	cfg    Config
 	routes []*route // those that say more come first
-	reused *transport
-	fresh  *transport
+	send   *guarded
+	others *passing
 }
 
 // New returns the proxy of cfg's routes. It has no effect until it serves.
@@ -109,8 +109,7 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = kv.SystemClock()
 	}
-	p := &Proxy{cfg: cfg, reused: newTransport(cfg.TLS, true), fresh: newTransport(cfg.TLS, false)}
-	p.reused.trace, p.fresh.trace = cfg.TraceSend, cfg.TraceSend
+	p := &Proxy{cfg: cfg, send: newGuarded(cfg.TLS, cfg.TraceSend), others: newPassing(cfg.TLS, cfg.TraceSend)}
 	for i := range cfg.Routes {
 		r, err := p.newRoute(cfg.Routes[i])
 		if err != nil {
@@ -124,8 +123,8 @@ func New(cfg Config) (*Proxy, error) {
 
 // Close closes idle connections. Requests under way go on.
 func (p *Proxy) Close() {
-	p.reused.close()
-	p.fresh.close()
+	p.send.base.Close()
+	p.others.base.CloseIdleConnections()
 }
 
 // peer is the address of the connection; the zero Addr when it has none.

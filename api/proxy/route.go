@@ -24,7 +24,7 @@ type route struct {
 	name    string
 	pattern config.Pattern
 	proxy   *Proxy
-	send    *transport // of guarded requests
+	fresh   bool // each guarded request has a connection of its own
 	pass    *httputil.ReverseProxy
 	guarded *idemhttp.Handler // nil when keys are ignored
 	maxBody int64
@@ -33,11 +33,8 @@ type route struct {
 }
 
 func (p *Proxy) newRoute(c config.Route) (*route, error) {
-	rt := &route{Route: c, name: c.Name, pattern: c.Pattern(), proxy: p, send: p.fresh,
-		maxBody: int64(c.MaxBody)}
-	if c.Check != nil || c.Repeatable {
-		rt.send = p.reused
-	}
+	rt := &route{Route: c, name: c.Name, pattern: c.Pattern(), proxy: p,
+		fresh: c.Check == nil && !c.Repeatable, maxBody: int64(c.MaxBody)}
 	if rt.maxBody == 0 {
 		rt.maxBody = p.cfg.MaxBody
 	}

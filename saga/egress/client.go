@@ -29,10 +29,6 @@ const (
 	DefaultMaxHeader = 64 << 10
 )
 
-// pingAfter is how long a connection of HTTP/2 may be silent before it is asked
-// whether it is there, and how long its answer may take.
-const pingAfter = 10 * time.Second
-
 // maxIdle bounds the idle connections to all hosts.
 const maxIdle = 4 * DefaultMaxIdlePerHost
 
@@ -96,20 +92,11 @@ type How struct {
 	Fresh bool
 }
 
-// The pools of connections of one level of trust.
-const (
-	once   = iota // reused connections, nothing is sent again
-	resend        // reused connections of HTTP/1.1 and 2, it may be sent once more
-	fresh         // a connection for each request
-	pools
-)
-
-// Client sends requests. It is made by [New], is safe for concurrent use, and has
-// no goroutine besides those of its connections.
+// Client sends requests. It is made by [New] and safe for concurrent use.
 type Client struct {
 	allow  allowList
 	dialer net.Dialer
-	send   [2][pools]*http.Transport
+	send   [2]*sendonce.Transport // by Trust
 }
 
 // New returns a client. Its error names the entry of Config.Allow that is none.
@@ -124,52 +111,39 @@ func New(cfg Config) (*Client, error) {
 		Resolver:  cfg.Resolver,
 	}}
 	for _, trust := range []Trust{Guarded, Trusted} {
-		for pool := range pools {
-			c.send[trust][pool] = c.transport(cfg, trust, pool)
-		}
+		c.send[trust] = c.transport(cfg, trust)
 	}
 	return c, nil
 }
 
-func (c *Client) transport(cfg Config, trust Trust, pool int) *http.Transport {
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(pool == resend)
+func (c *Client) transport(cfg Config, trust Trust) *sendonce.Transport {
 	var ours []tls.Certificate
 	if trust == Trusted {
 		ours = cfg.Certificates
 	}
-	return &http.Transport{
-		Proxy: sendonce.NoProxy,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return sendonce.New(sendonce.Config{
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return c.dial(ctx, network, addr, trust)
 		},
-		TLSClientConfig: &tls.Config{
+		TLS: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
 			RootCAs:            cfg.RootCAs,
 			Certificates:       ours,
 			ClientSessionCache: tls.NewLRUClientSessionCache(DefaultMaxIdlePerHost),
 		},
-		Protocols:              protocols,
-		DisableKeepAlives:      pool == fresh,
-		DisableCompression:     true, // what is read is what was bounded
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    cmp.Or(cfg.MaxIdlePerHost, DefaultMaxIdlePerHost),
-		IdleConnTimeout:        cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout),
-		TLSHandshakeTimeout:    cmp.Or(cfg.TLSTimeout, DefaultTLSTimeout),
-		MaxResponseHeaderBytes: cmp.Or(cfg.MaxHeader, DefaultMaxHeader),
-		// A connection of HTTP/2 that is dead without a word would be used for minutes.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
-	}
+		MaxIdlePerHost: cmp.Or(cfg.MaxIdlePerHost, DefaultMaxIdlePerHost),
+		MaxIdle:        maxIdle,
+		IdleTimeout:    cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout),
+		TLSTimeout:     cmp.Or(cfg.TLSTimeout, DefaultTLSTimeout),
+		MaxHeader:      cmp.Or(cfg.MaxHeader, DefaultMaxHeader),
+	})
 }
 
 // Close closes the idle connections. Requests that are under way may end, and their
-// connections are closed later, at the idle time limit at the latest.
+// connections are closed then.
 func (c *Client) Close() {
-	for _, level := range c.send {
-		for _, t := range level {
-			t.CloseIdleConnections()
-		}
+	for _, t := range c.send {
+		t.Close()
 	}
 }
 
@@ -188,54 +162,32 @@ func (c *Client) SendWith(ctx context.Context, r *http.Request, how How) (*http.
 	if how.Trust > Trusted {
 		how.Trust = Guarded
 	}
-	pool := poolFor(r, how)
-	out := &sendonce.Handover{Shared: pool == resend, Once: pool == resend}
-	sent := r.WithContext(out.Watch(ctx))
-	if pool != resend {
-		sent.Header = sendonce.HideKeys(r.Header)
-	}
-	resp, err := c.send[how.Trust][pool].RoundTrip(sent)
-	if err == nil {
+	resp, fate, err := c.send[how.Trust].Send(ctx, r, how.Fresh)
+	switch {
+	case err == nil:
 		return resp, nil
-	}
-	wrote := out.Seal()
-	if out.Stopped() && ctx.Err() == nil {
+	case fate == sendonce.Broke && how.Resend:
 		return c.again(ctx, r, how.Trust)
 	}
-	return nil, newError(r, wrote, err)
+	return nil, newError(r, fate != sendonce.NotSent, err)
 }
 
-// again sends r a second time, over a connection of its own: the reused one broke, and
-// so may all others do that are idle, each after it has taken the request in.
+// again sends r a second time, over a connection of its own: the one that was kept broke,
+// and so may all others do, each after it has taken the request in.
 func (c *Client) again(ctx context.Context, r *http.Request, trust Trust) (*http.Response, error) {
-	out := &sendonce.Handover{}
-	sent := r.WithContext(out.Watch(ctx))
-	sent.Header = sendonce.HideKeys(r.Header)
-	var err error
 	if r.GetBody != nil {
-		if sent.Body, err = r.GetBody(); err != nil {
+		body, err := r.GetBody()
+		if err != nil {
 			return nil, newError(r, true, err)
 		}
+		r = r.WithContext(ctx)
+		r.Body = body
 	}
-	resp, err := c.send[trust][fresh].RoundTrip(sent)
+	resp, _, err := c.send[trust].Send(ctx, r, true)
 	if err != nil {
-		out.Seal()
 		return nil, newError(r, true, err) // the first time it was sent
 	}
 	return resp, nil
-}
-
-// poolFor chooses so that net/http can send nothing again that must not be.
-func poolFor(r *http.Request, how How) int {
-	switch {
-	case how.Fresh:
-		return fresh
-	case how.Resend:
-		return resend
-	case sendonce.AlwaysRepeated(r.Method):
-		return fresh
-	}
-	return once
 }
 
 // hostOf is the host for an error's text.

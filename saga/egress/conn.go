@@ -4,8 +4,6 @@ import (
 	"context"
 	"net"
 	"syscall"
-
-	"onced/saga/egress/sendonce"
 )
 
 // dial opens a connection. Each address that is about to be connected to is looked
@@ -18,9 +16,5 @@ func (c *Client) dial(ctx context.Context, network, addr string, trust Trust) (n
 			return c.allow.check(address, named)
 		}
 	}
-	conn, err := d.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return sendonce.Count(conn), nil
+	return d.DialContext(ctx, network, addr)
 }

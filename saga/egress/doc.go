@@ -18,19 +18,16 @@
 //
 // # Sending once
 //
-// net/http sends a request again by itself when a reused connection breaks, if it
-// takes the request for repeatable: by its method, or because it carries an
-// Idempotency-Key. A callee that does not honour the key would be called twice. So:
+// Requests go over HTTP/1.1, by package sendonce: each is written to one connection.
+// A connection that was kept may break just as it is used, and whether the callee has
+// the request is then unknown. So:
 //
-//   - How.Resend allows it, once. The callee gets the same request with the same key,
-//     over HTTP/1.1 or HTTP/2. net/http would try every idle connection in turn, and
-//     a callee that takes requests in and breaks would get it from each; here the
-//     second time is over a connection of its own, and there is no third.
-//   - Without it a request is sent over HTTP/1.1, and again only while no byte of it
-//     was handed to any connection. GET, HEAD, OPTIONS and TRACE, which net/http
-//     always repeats, then get a connection of their own.
+//   - How.Resend allows to send it again, once, over a connection of its own. The callee
+//     gets the same request with the same key, and there is no third time.
+//   - Without it a request is sent again only while no byte of it was handed to any
+//     connection, whatever its method.
 //   - How.Fresh gives any request a connection of its own. A callee that closes a
-//     reused connection just as it is used leaves an outcome that nobody can tell;
+//     kept connection just as it is used leaves an outcome that nobody can tell;
 //     this is for callees where nothing can settle it.
 //
 // # What is guaranteed

@@ -56,6 +56,7 @@ func TestSentOnce(t *testing.T) {
 		{"POST", "Idempotency-Key", "b"}, {"POST", "Idempotency-Key", ""}, {"POST", "X-Idempotency-Key", "b"},
 		{"POST", "X-Idempotency-Key", ""}, {"PUT", "Idempotency-Key", "b"}, {"PATCH", "Idempotency-Key", "b"},
 		{"DELETE", "Idempotency-Key", ""}, {"DELETE", "", ""}, {"PUT", "", "b"}, {"POST", "", ""},
+		{"GET", "", ""}, {"HEAD", "", ""}, {"OPTIONS", "", ""}, {"GET", "Idempotency-Key", ""},
 	} {
 		name := strings.Join([]string{c.method, c.header, c.body}, " ")
 		make1 := func(s *breaking) *http.Request {
@@ -73,27 +74,22 @@ func TestSentOnce(t *testing.T) {
 		if got := s.requests(); len(got) != 2 || s.dialed() != 1 {
 			t.Errorf("%s: %q over %d connections; want 2 requests over 1", name, got, s.dialed())
 		}
-		// The same with leave: net/http sends it again over a new connection if it sees
-		// a key. That this happens shows that the test above can fail.
+		// The same with leave, which shows that the test above can fail.
 		s = newBreaking(t)
 		how := How{Trust: Trusted, Resend: true}
 		for range 2 {
-			_, _, err := client.get(make1(s), how)
-			if c.header == "" {
-				break
-			}
-			if err != nil {
+			if _, _, err := client.get(make1(s), how); err != nil {
 				t.Errorf("%s: with Resend: %v", name, err)
 			}
 		}
-		if got := s.requests(); c.header != "" && (len(got) != 3 || s.dialed() != 2) {
+		if got := s.requests(); len(got) != 3 || s.dialed() != 2 {
 			t.Errorf("%s: with Resend: %q over %d connections; want 3 requests over 2", name, got, s.dialed())
 		}
 	}
 }
 
-// TestSentTwiceAtMost: net/http would send a request that it takes for repeatable over
-// every idle connection in turn, as long as each takes it in and breaks.
+// TestSentTwiceAtMost: a request that may be sent again is not sent over every idle
+// connection in turn, as long as each takes it in and breaks.
 func TestSentTwiceAtMost(t *testing.T) {
 	const idle = 8
 	how := How{Trust: Trusted, Resend: true}
@@ -143,22 +139,6 @@ func TestSentTwiceAtMost(t *testing.T) {
 		}
 		if s.dialed() != idle+1 {
 			t.Errorf("%s: %d connections, want the second send over a new one", method, s.dialed())
-		}
-	}
-}
-
-// TestSafeMethodsSentOnce: net/http repeats these without being asked, so they get
-// no used connection.
-func TestSafeMethodsSentOnce(t *testing.T) {
-	for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
-		s, client := newBreaking(t), newClient(t, Config{})
-		for range 3 {
-			if _, _, err := client.get(request(t, method, s.url(), ""), trusted); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := s.requests(); len(got) != 3 || s.dialed() != 3 {
-			t.Errorf("%s: %q over %d connections; want 3 over 3", method, got, s.dialed())
 		}
 	}
 }
@@ -221,8 +201,8 @@ func TestHalfWritten(t *testing.T) {
 	}
 }
 
-// TestHTTP2 is spoken where a request may be sent again, and only there.
-func TestHTTP2(t *testing.T) {
+// TestHTTP11 is spoken with servers that can do more.
+func TestHTTP11(t *testing.T) {
 	s := newCounting(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto)
 	}, func(s *httptest.Server) {
@@ -230,33 +210,17 @@ func TestHTTP2(t *testing.T) {
 		s.StartTLS()
 	})
 	client := newClient(t, Config{RootCAs: poolOf(s.Certificate())})
-	for _, c := range []struct {
-		how   How
-		proto string
-	}{{trusted, "HTTP/1.1"}, {How{Trust: Trusted, Resend: true}, "HTTP/2.0"},
-		{How{Trust: Trusted, Fresh: true}, "HTTP/1.1"}} {
+	for _, how := range []How{trusted, {Trust: Trusted, Resend: true}, {Trust: Trusted, Fresh: true}} {
 		for range 3 {
-			if _, body, err := client.get(request(t, "POST", s.URL, "b"), c.how); body != c.proto ||
+			if _, body, err := client.get(request(t, "POST", s.URL, "b"), how); body != "HTTP/1.1" ||
 				err != nil {
-				t.Errorf("%+v: %q, %v; want %s", c.how, body, err, c.proto)
+				t.Errorf("%+v: %q, %v", how, body, err)
 			}
 		}
 	}
-	if conns, _ := s.seen(); conns != 1+1+3 {
-		t.Errorf("%d connections, want 5", conns)
+	if conns, _ := s.seen(); conns != 1+3 {
+		t.Errorf("%d connections, want 4", conns)
 	}
-	ctx, cancel := contextWithCancel(request(t, "POST", s.URL, "b"))
-	held := newCounting(t, func(_ http.ResponseWriter, r *http.Request) {
-		cancel()
-		<-r.Context().Done()
-	}, func(s *httptest.Server) {
-		s.EnableHTTP2 = true
-		s.StartTLS()
-	})
-	client = newClient(t, Config{RootCAs: poolOf(held.Certificate())})
-	client.fails(t, request(t, "POST", held.URL, "b").WithContext(ctx), How{Trust: Trusted, Resend: true},
-		Canceled,
-		true)
 }
 
 // TestIdleConnectionsEnd: a client that was closed keeps none.

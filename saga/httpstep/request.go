@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"onced/saga/egress"
-	"onced/saga/egress/sendonce"
 )
 
 // Limits of a request.
@@ -204,10 +203,6 @@ func (c *Caller) header(ctx context.Context, req *Request) (http.Header, error) 
 	}
 	if !validValue(req.Key) {
 		return nil, errors.New("the key has a control character")
-	}
-	if !req.Resend { // as the client would spell it, in a copy
-		delete(h, name)
-		name = sendonce.HiddenName(name)
 	}
 	h[name] = []string{req.Key}
 	return h, nil
