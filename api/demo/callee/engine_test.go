@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"onced/api/demo/book"
@@ -39,11 +40,49 @@ type market struct {
 	tells map[string]int
 }
 
+// wire is a network inside of the program, so that a test on it has a time of its own: how
+// busy the machine is then makes no answer late.
+type wire struct {
+	calls chan net.Conn
+	ended <-chan struct{}
+}
+
+func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case w.calls <- server:
+		return client, nil
+	case <-w.ended:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements [net.Listener].
+func (w *wire) Accept() (net.Conn, error) {
+	select {
+	case c := <-w.calls:
+		return c, nil
+	case <-w.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr implements [net.Listener].
+func (*wire) Addr() net.Addr { return &net.IPAddr{} }
+
+// Close implements [net.Listener].
+func (*wire) Close() error { return nil }
+
 // open starts the services with the faults, and the engine.
 func open(t *testing.T, seed uint64, faults map[string]bool) *market {
 	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	m := &market{t: t, tells: map[string]int{}, ledgers: map[book.Service]*book.Ledger{},
-		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
+		base: "http://services"}
+	network := &wire{calls: make(chan net.Conn), ended: ctx.Done()}
+	m.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, DialContext: network.dial}}
 	for _, s := range book.Services() {
 		l, err := book.Open(filepath.Join(t.TempDir(), s.File()))
 		if err != nil {
@@ -51,7 +90,6 @@ func open(t *testing.T, seed uint64, faults map[string]bool) *market {
 		}
 		m.ledgers[s] = l
 	}
-	ctx, cancel := context.WithCancel(t.Context())
 	m.services = callee.New(callee.Env{Ctx: ctx, Clock: kv.SystemClock(), Plan: callee.NewPlan(seed, true),
 		Client: m.client, On: func(fault string, _ book.Service) bool { return faults[fault] },
 		Crash: func(string, string) bool { return false }, Tell: func(_, text string) {
@@ -62,15 +100,9 @@ func open(t *testing.T, seed uint64, faults map[string]bool) *market {
 	mux := http.NewServeMux()
 	mux.Handle("/", m.services.Handler())
 	mux.HandleFunc("POST /signal/{run}", m.signal)
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.base = "http://" + l.Addr().String()
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	var work sync.WaitGroup
-	work.Go(func() { _ = srv.Serve(l) })
+	work.Go(func() { _ = srv.Serve(network) })
 	m.startEngine(ctx, &work)
 	t.Cleanup(func() {
 		cancel()
@@ -293,25 +325,29 @@ func TestEveryFaultWithAnEngine(t *testing.T) {
 	for name, faults := range map[string]map[string]bool{"none": {}, "all": all, "all, and keys": keys} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := open(t, 7, faults)
-			p := m.placeAll(append(names(200), "nopoints", "novoucher", "declined-1", "declined-2",
-				"nostock"))
-			if !p.Proven || p.NeedPerson > 0 || p.Paid == 0 || p.Failed < 5 {
-				t.Errorf("%+v\n%v", p, m.tells)
-			}
-			if name == "none" && p.Failed != 5 {
-				t.Errorf("%d orders failed though nothing was switched on", p.Failed)
-			}
-			for _, s := range book.Services() {
-				if p.Ledgers[s].Refused == 0 {
-					t.Errorf("%s refused nothing", s)
-				}
-			}
-			for _, s := range book.Services()[:3] {
-				if p.Ledgers[s].Undone == 0 {
-					t.Errorf("%s took nothing back", s)
-				}
-			}
+			synctest.Test(t, func(t *testing.T) { everyFault(t, name, faults) })
 		})
+	}
+}
+
+func everyFault(t *testing.T, name string, faults map[string]bool) {
+	m := open(t, 7, faults)
+	p := m.placeAll(append(names(200), "nopoints", "novoucher", "declined-1", "declined-2",
+		"nostock"))
+	if !p.Proven || p.NeedPerson > 0 || p.Paid == 0 || p.Failed < 5 {
+		t.Errorf("%+v\n%v", p, m.tells)
+	}
+	if name == "none" && p.Failed != 5 {
+		t.Errorf("%d orders failed though nothing was switched on", p.Failed)
+	}
+	for _, s := range book.Services() {
+		if p.Ledgers[s].Refused == 0 {
+			t.Errorf("%s refused nothing", s)
+		}
+	}
+	for _, s := range book.Services()[:3] {
+		if p.Ledgers[s].Undone == 0 {
+			t.Errorf("%s took nothing back", s)
+		}
 	}
 }
