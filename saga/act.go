@@ -22,10 +22,20 @@ const (
 // look takes it over: those who wait while somebody settles it would ask the
 // callee one after the other, to hear the same.
 func (c *call[A, R]) begin(ctx context.Context) (d claim.Decision, err error) {
+	asked := ctx
 	ctx, end := c.span(ctx, "claim begin")
 	defer func() { end(err, c.decisionOf(d)...) }()
 	c.req.TakeOver = c.check != nil || c.set.keyValidFor > 0
-	d, err = c.ask(ctx, c.claims.Begin)
+	d, known, err := c.claims.Peek(ctx, c.req)
+	if err != nil || known && (d.Kind != claim.InFlight || c.set.wait == 0) {
+		return d, err
+	}
+	if err := c.prepare(asked); err != nil {
+		return d, err
+	}
+	if !known {
+		d, err = c.ask(ctx, c.claims.BeginNew)
+	}
 	if err != nil || d.Kind != claim.InFlight || c.set.wait == 0 {
 		return d, err
 	}

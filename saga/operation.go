@@ -243,7 +243,6 @@ func (o *Operation[A, R]) Do(ctx context.Context, arg A) (Result[R], error) {
 	if err != nil {
 		return Result[R]{}, err
 	}
-	c.noteTrace(ctx)
 	if err := c.saveLeftOver(ctx); err != nil {
 		return c.res, err
 	}
@@ -274,19 +273,23 @@ func (o *Operation[A, R]) newCall(arg A) (*call[A, R], error) {
 		return nil, &claim.InvalidError{Field: "arguments of " + o.name,
 			Problem: "have no JSON: " + err.Error(), Remedy: "use the option Fingerprint"}
 	}
-	token, err := o.claims.NewToken()
-	if err != nil {
-		return nil, err
-	}
-	downstream := claim.DownstreamKey(id.Scope, id.Key)
-	intent := []byte(`{"downstream_key":"` + downstream + `"}`)
-	if o.intent != nil {
-		intent = o.intent(arg)
-	}
 	return &call[A, R]{Operation: o, arg: arg,
-		req: claim.Request{ID: id, Token: token, Fingerprint: fingerprint, Intent: intent,
-			Owner: claim.LocalOwner()},
-		res: Result[R]{ID: id, DownstreamKey: downstream}}, nil
+		req: claim.Request{ID: id, Fingerprint: fingerprint, Owner: claim.LocalOwner()},
+		res: Result[R]{ID: id, DownstreamKey: claim.DownstreamKey(id.Scope, id.Key)}}, nil
+}
+
+// prepare completes the request of a call that may come to run the function.
+func (c *call[A, R]) prepare(ctx context.Context) (err error) {
+	if c.req.Token, err = c.claims.NewToken(); err != nil {
+		return err
+	}
+	if c.intent != nil {
+		c.req.Intent = c.intent(c.arg)
+	} else {
+		c.req.Intent = []byte(`{"downstream_key":"` + c.res.DownstreamKey + `"}`)
+	}
+	c.noteTrace(ctx)
+	return nil
 }
 
 func (o *Operation[A, R]) fingerprintOf(arg A) ([32]byte, error) {

@@ -588,3 +588,43 @@ func TestIK14_TokensAreNotInTheStore(t *testing.T) {
 	r.wantErr(ErrFenced)(r.book.Done(r.Context(), ref("A"), text("x")))
 	r.want(Finished)(r.done("B", "paid"))
 }
+
+// TestPeekAnswersAsBegin: without a token, and never where something has to be written.
+func TestPeekAnswersAsBegin(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	peek := func(want Kind, known bool, opts ...func(*Request)) {
+		t.Helper()
+		req := ask("", opts...)
+		req.Token, req.Intent = "", nil
+		d, ok, err := r.book.Peek(r.Context(), req)
+		if err != nil || ok != known || ok && d.Kind != want {
+			t.Errorf("it answers %v, %v, %v; want %v, %v", d.Kind, ok, err, want, known)
+		}
+	}
+	other := func(b *Request) { b.Fingerprint = FingerprintOf([]byte("other body")) }
+	peek(0, false)
+	r.want(Acquired)(r.book.BeginNew(r.Context(), ask("A")))
+	peek(InFlight, true)
+	peek(Mismatch, true, other)
+	r.want(InFlight)(r.book.BeginNew(r.Context(), ask("B")))
+	r.restart() // the owner is dead
+	peek(InDoubt, true)
+	peek(0, false, takeOver)
+	r.want(TookOver)(r.book.BeginNew(r.Context(), ask("C", takeOver)))
+	r.want(Finished)(r.done("C", "paid"))
+	before := r.commits.Load()
+	peek(Replay, true)
+	peek(Replay, true, takeOver)
+	if n := r.commits.Load() - before; n != 0 {
+		t.Errorf("looking cost %d commits", n)
+	}
+	bad := ask("A")
+	bad.ID.Key = ""
+	if _, _, err := r.book.Peek(r.Context(), bad); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a key that is none: %v", err)
+	}
+	if _, err := r.book.BeginNew(r.Context(), ask("")); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no token: %v", err)
+	}
+}

@@ -132,7 +132,7 @@ type Request struct {
 
 // validate checks everything that does not depend on the record.
 func (b *Request) validate(epoch uint64) error {
-	if err := b.ID.Validate(); err != nil {
+	if err := b.validateQuestion(epoch); err != nil {
 		return err
 	}
 	if err := checkToken(b.Token); err != nil {
@@ -140,6 +140,14 @@ func (b *Request) validate(epoch uint64) error {
 	}
 	if len(b.Intent) > MaxIntent {
 		return tooLong("intent", len(b.Intent), MaxIntent)
+	}
+	return nil
+}
+
+// validateQuestion checks what [Book.Peek] needs.
+func (b *Request) validateQuestion(epoch uint64) error {
+	if err := b.ID.Validate(); err != nil {
+		return err
 	}
 	if b.Owner.Local {
 		if b.Owner.Lease != 0 {

@@ -39,6 +39,28 @@ func (b *Book) Begin(ctx context.Context, req Request) (d Decision, err error) {
 	return b.begin(ctx, req)
 }
 
+// Peek answers a request as [Book.Begin] would when nothing has to be written for the
+// answer: a replay, a mismatch, a claim in flight or in doubt. ok is false when Begin has
+// to be asked. The request needs neither a token nor an intent, so that an answer to a
+// known key costs neither; it must not be one whose token has been used before.
+func (b *Book) Peek(ctx context.Context, req Request) (d Decision, ok bool, err error) {
+	if err := req.validateQuestion(b.machine.Epoch); err != nil {
+		return d, false, err
+	}
+	req.Token = ""
+	ok, err = b.peek(ctx, &req, &d)
+	return d, ok, err
+}
+
+// BeginNew is [Book.Begin] for a request that [Book.Peek] has no answer for. It does not
+// look once more before it writes.
+func (b *Book) BeginNew(ctx context.Context, req Request) (Decision, error) {
+	if err := req.validate(b.machine.Epoch); err != nil {
+		return Decision{}, err
+	}
+	return b.begin(ctx, req)
+}
+
 // begin is Begin with a write, for a valid request.
 func (b *Book) begin(ctx context.Context, req Request) (Decision, error) {
 	return b.update(ctx, func(w kv.Writer) (Decision, error) { return b.beginTx(w, req) })
