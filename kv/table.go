@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 )
 
 // Table is a typed view of one table: rows of T under tuple keys. A value is
@@ -144,14 +145,39 @@ func (t Table[T]) Encode(v T) ([]byte, error) {
 	if t.blob != nil {
 		blob = *t.blob(&v)
 	}
-	body, err := json.Marshal(v)
-	if err != nil {
+	e := jsonEncoders.Get().(*jsonEncoder) //nolint:forcetypeassert // there is nothing else in it
+	defer e.release()
+	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("kv: encode row of %s: %w", t.id, err)
 	}
+	body := bytes.TrimSuffix(e.text.Bytes(), []byte{'\n'})
 	out := make([]byte, 0, 1+binary.MaxVarintLen32+len(body)+len(blob))
 	out = binary.AppendUvarint(append(out, t.version), uint64(len(body)))
 	return append(append(out, body...), blob...), nil
 }
+
+// jsonEncoder encodes as json.Marshal does, into room that is used again.
+type jsonEncoder struct {
+	*json.Encoder
+
+	text bytes.Buffer
+}
+
+func (e *jsonEncoder) release() {
+	if e.text.Cap() <= maxJSONRoom {
+		e.text.Reset()
+		jsonEncoders.Put(e)
+	}
+}
+
+// maxJSONRoom is how much room an encoder keeps, in bytes.
+const maxJSONRoom = 64 << 10
+
+var jsonEncoders = sync.Pool{New: func() any {
+	e := &jsonEncoder{}
+	e.Encoder = json.NewEncoder(&e.text)
+	return e
+}}
 
 func (t Table[T]) decode(key, raw []byte, v *T) error {
 	if err := t.parse(raw, v); err != nil {
