@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"onced/saga/egress/sendonce"
 )
 
 // firstRead bounds what is set aside for a body before any of it is there, in bytes.
@@ -43,9 +45,9 @@ func read(resp *http.Response, limit int) (body []byte, whole bool, err error) {
 		case errors.Is(err, io.EOF) || len(body) > limit:
 			return body[:limit], false, nil
 		default:
-			e := newError(resp.Request, true, err)
-			if e.Kind == NotHTTP {
-				e.Kind = Broken
+			e := newError(resp.Request, sendonce.Answered, err)
+			if e.Kind == NotHTTP || e.Kind == OurCertificate {
+				e.Kind = Broken // it was accepted, for the answer began
 			}
 			return nil, false, e
 		}

@@ -166,10 +166,10 @@ func (c *Client) SendWith(ctx context.Context, r *http.Request, how How) (*http.
 	switch {
 	case err == nil:
 		return resp, nil
-	case fate == sendonce.Broke && how.Resend:
+	case fate == sendonce.Broke && how.Resend && (r.ContentLength == 0 || r.GetBody != nil):
 		return c.again(ctx, r, how.Trust)
 	}
-	return nil, newError(r, fate != sendonce.NotSent, err)
+	return nil, newError(r, fate, err)
 }
 
 // again sends r a second time, over a connection of its own: the one that was kept broke,
@@ -178,14 +178,14 @@ func (c *Client) again(ctx context.Context, r *http.Request, trust Trust) (*http
 	if r.GetBody != nil {
 		body, err := r.GetBody()
 		if err != nil {
-			return nil, newError(r, true, err)
+			return nil, newError(r, sendonce.Broke, err)
 		}
 		r = r.WithContext(ctx)
 		r.Body = body
 	}
 	resp, _, err := c.send[trust].Send(ctx, r, true)
 	if err != nil {
-		return nil, newError(r, true, err) // the first time it was sent
+		return nil, newError(r, sendonce.Broke, err) // that of the first time
 	}
 	return resp, nil
 }

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"syscall"
+
+	"onced/saga/egress/sendonce"
 )
 
 // Kind says what failed.
@@ -122,16 +124,17 @@ func (e *Error) detail() string {
 	return ""
 }
 
-// newError makes the error of a request. sent says that some of it may have been
-// written.
-func newError(r *http.Request, sent bool, err error) *Error {
+// newError makes the error of a request.
+func newError(r *http.Request, fate sendonce.Fate, err error) *Error {
+	sent := fate != sendonce.NotSent
 	e := &Error{Kind: kindOf(err, sent), Host: r.URL.Host, Sent: sent, Err: err}
 	if e.Kind == Failed && !sent && r.URL.Scheme == "https" {
 		e.Kind = NoTLS // such as a server that speaks HTTP without it
 	}
-	if e.Kind == OurCertificate {
+	if e.Kind == OurCertificate && fate == sendonce.Sent {
 		// With TLS 1.3 our side is ready before theirs: the request is out when they
-		// say so. They have not read it, for the handshake is not over for them.
+		// say so. They have not read it, for the handshake is not over for them. It is over
+		// when the connection was used before, or an answer began.
 		e.Sent = false
 	}
 	return e
@@ -149,6 +152,8 @@ func kindOf(err error, sent bool) Kind {
 	switch {
 	case errors.As(err, &blocked):
 		return Blocked
+	case errors.Is(err, sendonce.ErrRequest):
+		return NotValid
 	case errors.Is(err, context.Canceled):
 		return Canceled
 	case errors.Is(err, context.DeadlineExceeded):

@@ -20,23 +20,31 @@
 // # What is guaranteed
 //
 //   - A request is written to one connection. Only when not a byte of it was taken by a
-//     connection that was kept is another one tried.
+//     connection that was kept is another one tried, and not for a request that cannot be
+//     written.
 //   - [NotSent] proves that no byte of the request was handed to a connection, and none
-//     will be. [Broke] says that a kept connection took it and was closed without a byte of
+//     will be. [Broke] says that a kept connection took it and failed without a byte of
 //     an answer; the callee may have it.
 //   - A connection is looked at before it is used again: one that the other side has closed,
 //     or on which something came that nobody asked for, is not used. On systems other than
-//     Unix there is no such look.
+//     Unix that look goes no further than what TLS has taken in.
+//   - What follows an answer is no part of the next one, as far as it was there by then.
 //   - Nothing waits longer than the context allows: when it ends the connection is closed.
+//     A context that has ended sends nothing.
 //   - The header of an answer is bounded; informational answers before it count, and are
 //     dropped. An answer that says 101 has no body, and its connection is closed.
 //   - No proxy of the environment, no redirect, no cookie, no decompression, no HTTP/2.
+//   - The body of a request is not read any more when Send has returned an error, or when
+//     that of the answer was read to its end or closed.
 //
 // # What is not
 //
 //   - That what was handed over has arrived: it may have.
+//   - HTTP/1.1 does not number its answers: what comes after that look, or as half a record
+//     of TLS before it, is taken for the answer to what is then sent.
 //   - A body longer than [InlineBody] is written by a goroutine of its own, so that an answer
-//     that comes early is read. It may be read until that connection is closed.
+//     that comes early is read. That answer's end may then wait for 50 ms.
+//   - A body whose Read waits is waited for, whatever the context says.
 //
 // # What survives a crash
 //

@@ -6,7 +6,7 @@ import "time"
 func (t *Transport) take(at origin) *conn {
 	for {
 		c := t.pop(at)
-		if c == nil || !c.look.over() {
+		if c == nil || !c.over() {
 			return c
 		}
 		c.close() // the other side has gone

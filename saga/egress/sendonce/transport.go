@@ -1,6 +1,7 @@
 package sendonce
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -56,10 +57,13 @@ type Fate uint8
 const (
 	// Sent: it may have reached the callee.
 	Sent Fate = iota
-	// Broke is Sent, over a connection that was kept from before and was then closed
-	// without a byte of an answer. A callee that closes idle connections does that, and so
-	// does one that dies at work.
+	// Broke is Sent, over a connection that was kept from before and then failed without a
+	// byte of an answer. A callee that closes idle connections does that, and so does one
+	// that dies at work.
 	Broke
+	// Answered: an answer began, which broke off or is none. The callee has the request, or
+	// speaks without being asked.
+	Answered
 	// NotSent: nothing of it was handed to a connection, and nothing will be.
 	NotSent
 )
@@ -95,11 +99,16 @@ func New(cfg Config) *Transport {
 	return &Transport{cfg: cfg, idle: map[origin][]*conn{}}
 }
 
+// ErrRequest is in the error of a request that cannot be sent as it is. Such an error holds
+// nothing of the request.
+var ErrRequest = errors.New("sendonce: the request cannot be sent")
+
 // Send sends r with ctx in place of its own, and returns its answer, of whatever status,
 // redirects and 101 too. fresh demands a connection that nothing was sent over before,
 // and closes it after the answer. r is not changed; its body is closed. With an error
 // the fate says what is known of the request, else it means nothing. When ctx has ended
-// the error is that of ctx.
+// the error is that of ctx. Its answer's body may be closed while another goroutine reads
+// from it.
 func (t *Transport) Send(ctx context.Context, r *http.Request, fresh bool) (*http.Response, Fate, error) {
 	at, err := check(r)
 	if err != nil {
@@ -111,26 +120,35 @@ func (t *Transport) Send(ctx context.Context, r *http.Request, fresh bool) (*htt
 		closing.Close = true
 		r = &closing
 	}
-	for !r.Close {
-		c := t.take(at)
-		if c == nil {
-			break
+	for {
+		c, err := t.connect(ctx, at, r.Close)
+		if err != nil {
+			closeBody(r)
+			return nil, NotSent, err
 		}
+		reused := c.used
 		resp, fate, err := c.exchange(ctx, r)
-		if err == nil || fate != NotSent || ctx.Err() != nil {
+		if err == nil || fate != NotSent || !reused || c.failed == nil || ctx.Err() != nil {
 			return resp, fate, err
 		}
-		// The connection took nothing: it was dead. The body was not read from, or can be had anew.
+		// The connection took nothing: it was dead. Another one gets the body from its beginning.
 		if r, err = rewound(r); err != nil {
 			return nil, NotSent, err
 		}
 	}
-	c, err := t.dial(ctx, at)
-	if err != nil {
-		closeBody(r)
-		return nil, NotSent, err
+}
+
+// connect returns an idle connection that is alive, unless fresh, or a new one.
+func (t *Transport) connect(ctx context.Context, at origin, fresh bool) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	return c.exchange(ctx, r)
+	if !fresh {
+		if c := t.take(at); c != nil {
+			return c, nil
+		}
+	}
+	return t.dial(ctx, at)
 }
 
 // rewound returns r with its body as it was at first.
@@ -151,29 +169,42 @@ func rewound(r *http.Request) (*http.Request, error) {
 }
 
 // check says where a request goes, or what makes it one that cannot be sent. It lets
-// nothing pass that net/http would write in other words than those that were given.
+// nothing pass that net/http would write otherwise than it is given, but for the headers
+// that are net/http's own: Host, Content-Length, Transfer-Encoding and Trailer.
 func check(r *http.Request) (origin, error) {
+	problem := ""
 	switch {
-	case r.URL == nil || r.URL.Host == "":
-		return origin{}, errors.New("sendonce: the request has no host")
+	case r.URL == nil || r.URL.Hostname() == "" || r.URL.Opaque != "":
+		problem = "it has no host"
 	case r.URL.Scheme != "http" && r.URL.Scheme != "https":
-		return origin{}, errors.New("sendonce: the request is neither for http nor for https")
-	case !httpguts.ValidHeaderFieldName(r.Method):
-		return origin{}, errors.New("sendonce: the method is none")
-	case r.Body != nil && r.Body != http.NoBody && r.ContentLength <= 0:
-		return origin{}, errors.New("sendonce: the body has no length")
+		problem = "it is neither for http nor for https"
+	case !validHost(cmp.Or(r.Host, r.URL.Host)):
+		problem = "its host is none"
+	case !httpguts.ValidHeaderFieldName(r.Method) || r.Method == http.MethodConnect:
+		problem = "its method is none that can be sent"
+	case r.Body != nil && r.Body != http.NoBody && r.ContentLength <= 0 || len(r.TransferEncoding) > 0:
+		problem = "its body has no length"
 	}
 	for name, values := range r.Header {
 		if !httpguts.ValidHeaderFieldName(name) {
-			return origin{}, fmt.Errorf("sendonce: %q is not the name of a header", name)
+			problem = "the name of a header is none"
 		}
 		for _, v := range values {
 			if !httpguts.ValidHeaderFieldValue(v) {
-				return origin{}, fmt.Errorf("sendonce: the value of the header %s has a control character", name)
+				problem = "the value of a header has a control character"
 			}
 		}
 	}
+	if problem != "" {
+		return origin{}, fmt.Errorf("%w: %s", ErrRequest, problem)
+	}
 	return origin{r.URL.Scheme == "https", r.URL.Host}, nil
+}
+
+// validHost reports a host that net/http does not leave out.
+func validHost(host string) bool {
+	ascii, err := httpguts.PunycodeHostPort(host)
+	return err == nil && httpguts.ValidHostHeader(ascii)
 }
 
 func closeBody(r *http.Request) {
@@ -192,22 +223,26 @@ func (t *Transport) dial(ctx context.Context, at origin) (*conn, error) {
 	if err != nil {
 		return nil, endOf(ctx, err)
 	}
-	wire := &counted{Conn: raw}
+	wire := newWire(raw)
 	c := &conn{transport: t, at: at, wire: wire, Conn: wire}
-	c.watch(raw)
 	if at.tls {
-		if c.Conn, err = t.handshake(ctx, wire, host); err != nil {
-			_ = raw.Close() // the handshake says more
-			return nil, endOf(ctx, err)
-		}
+		c.Conn, err = t.handshake(ctx, wire, host)
 	}
-	c.buffers()
+	if err == nil {
+		err = ctx.Err() // it may have ended just before the request
+	}
+	if err != nil {
+		c.close() // the error says more
+		return nil, endOf(ctx, err)
+	}
+	c.in = bufio.NewReader((*reader)(c))
 	return c, nil
 }
 
 func (t *Transport) handshake(ctx context.Context, wire net.Conn, host string) (net.Conn, error) {
 	cfg := t.cfg.TLS.Clone()
 	cfg.ServerName = cmp.Or(cfg.ServerName, host)
+	cfg.NextProtos = []string{"http/1.1"}
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.TLSTimeout)
 	defer cancel()
 	conn := tls.Client(wire, cfg)
@@ -223,7 +258,7 @@ func address(at origin) (host, addr string, err error) {
 			continue
 		}
 		if host, err = idna.Lookup.ToASCII(host); err != nil {
-			return "", "", fmt.Errorf("sendonce: the host's name: %w", err)
+			return "", "", fmt.Errorf("%w: its host is none", ErrRequest)
 		}
 		break
 	}
@@ -240,25 +275,4 @@ func endOf(ctx context.Context, err error) error {
 		return end
 	}
 	return err
-}
-
-// counted counts the writes that may have put something on the wire: a call of the
-// system that fails has put out nothing, unless it says how much.
-type counted struct {
-	net.Conn
-
-	taken  int64
-	failed error // of a write
-}
-
-// Write implements [io.Writer].
-func (c *counted) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	if n > 0 || err == nil {
-		c.taken++
-	}
-	if err != nil {
-		c.failed = err
-	}
-	return n, err
 }
