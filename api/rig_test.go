@@ -65,7 +65,7 @@ func (o *watcher) RequestDone(d Done) {
 // little earlier.
 func (o *watcher) saw(t *testing.T, want func(Done) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
 		o.mu.Lock()

@@ -193,7 +193,7 @@ func TestProcessReloadsOnSIGHUP(t *testing.T) {
 func TestA2_18_ASecondProcessOnTheSameDataIsRefusedInTime(t *testing.T) {
 	p := spawn(t, "")
 	path, _ := program()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "serve", "--listen=127.0.0.1:0")
 	cmd.Dir, cmd.Env = p.dir, []string{"HOME=" + p.dir}
@@ -204,7 +204,7 @@ func TestA2_18_ASecondProcessOnTheSameDataIsRefusedInTime(t *testing.T) {
 		!strings.Contains(string(out), fmt.Sprintf("process %d", p.cmd.Process.Pid)) {
 		t.Errorf("%v: %s", err, out)
 	}
-	if took > 10*time.Second { // about one on an idle machine
+	if took > time.Minute { // about a second on an idle machine; not in time would be never
 		t.Errorf("it took %v", took)
 	}
 }

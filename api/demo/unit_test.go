@@ -479,7 +479,7 @@ func exitsWell(t *testing.T, exited <-chan int) {
 		if code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the child outlives its parent")
 	}
 }

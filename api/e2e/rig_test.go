@@ -25,7 +25,7 @@ import (
 
 // patience is how long a test waits for what must happen. Nothing depends on it
 // while all is well.
-const patience = 20 * time.Second
+const patience = 90 * time.Second
 
 // programEnv makes this test binary the program. It is what main.go is, and a
 // result of a test is remembered only while nothing of the program has changed; a

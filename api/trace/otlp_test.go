@@ -228,7 +228,7 @@ func TestSilentCollector(t *testing.T) {
 		_, end := tr.Start(t.Context(), "claim begin")
 		end(nil)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 30*time.Second { // the collector has a minute for a batch
 		t.Errorf("%d spans took %v", spans, took)
 	}
 	<-accepted // a batch is under way
@@ -243,7 +243,7 @@ func TestSilentCollector(t *testing.T) {
 	}
 	select {
 	case <-closed: // nothing goes on behind it
-	case <-time.After(10 * time.Second): // a batch alone has 30 s
+	case <-time.After(25 * time.Second): // a batch alone has 30 s
 		t.Error("the connection is still open")
 	}
 	_, end := tr.Start(t.Context(), "late")

@@ -237,7 +237,7 @@ func (r *rig) start(name, key, input string) saga.Started {
 // end waits for the end of a run, or until it needs a person.
 func (r *rig) end(run string) *saga.RunView {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
 	defer cancel()
 	_, err := r.engine.Wait(ctx, run)
 	if ctx.Err() != nil {
@@ -303,7 +303,7 @@ func (r *rig) wantOutput(v *saga.RunView, step, want string) {
 // reach waits until a run is in a state, told by every change.
 func (r *rig) reach(run string, is func(*saga.RunView) bool) *saga.RunView {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Minute)
 	defer cancel()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()

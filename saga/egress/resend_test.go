@@ -233,7 +233,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 			close(gone)
 		}
 	})
-	client := newClient(t, Config{})
+	client := newClient(t, Config{IdleTimeout: time.Hour})
 	if _, _, err := client.get(request(t, "POST", s.url(), ""), trusted); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds what a test waits for; nothing that works takes so long.
-const patience = 10 * time.Second
+const patience = 90 * time.Second
 
 func newClient(t testing.TB, cfg Config) *Client {
 	t.Helper()
