@@ -448,7 +448,8 @@ func TestOversizedHeadersAreRefused(t *testing.T) {
 // TestALongRequestIsNoSlowBody: a body has to arrive in time, and what the
 // handler does after that takes as long as it takes.
 func TestALongRequestIsNoSlowBody(t *testing.T) {
-	o := options(t, "http: {read_timeout: 100ms, write_timeout: 100ms}\n")
+	t.Parallel()
+	o := options(t, "http: {read_timeout: 1s, write_timeout: 1s}\n")
 	cancelled := make(chan bool, 2)
 	o.Wrap = func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -457,7 +458,7 @@ func TestALongRequestIsNoSlowBody(t *testing.T) {
 				return
 			}
 			_, _ = io.WriteString(w, "first ")
-			wait := time.NewTimer(400 * time.Millisecond)
+			wait := time.NewTimer(1500 * time.Millisecond)
 			defer wait.Stop()
 			select {
 			case <-wait.C:

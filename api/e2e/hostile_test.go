@@ -285,7 +285,7 @@ func TestServiceBehindThatHangs(t *testing.T) {
 	release := make(chan struct{})
 	g := newWire(t, func(net.Conn) { <-release }, "")
 	t.Cleanup(func() { close(release) })
-	s := start(t, g, strings.ReplaceAll(shop, "timeout: 2s", "timeout: 300ms"))
+	s := start(t, g, strings.ReplaceAll(shop, "timeout: 2s", "timeout: 1s"))
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {

@@ -300,6 +300,7 @@ func TestMethodOverrides(t *testing.T) {
 
 // The first bytes of a stream arrive before its end.
 func TestPassThroughStreams(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	release := make(chan struct{})
 	g.answer = func(_ int, w http.ResponseWriter, _ *http.Request) bool {
@@ -309,7 +310,7 @@ func TestPassThroughStreams(t *testing.T) {
 		_, _ = io.WriteString(w, "second\n")
 		return true
 	}
-	s := newSetup(t, plain+"  timeout: 100ms\n", g.URL)
+	s := newSetup(t, plain+"  timeout: 1s\n", g.URL)
 	resp, err := s.try(t.Context(), "GET", "/charges", "")
 	if err != nil {
 		t.Fatal(err)
@@ -319,7 +320,7 @@ func TestPassThroughStreams(t *testing.T) {
 	if line, err := lines.ReadString('\n'); line != "first\n" || err != nil {
 		t.Errorf("%q %v", line, err)
 	}
-	<-time.After(200 * time.Millisecond) // a stream lives longer than the time-out
+	<-time.After(1200 * time.Millisecond) // a stream lives longer than the time-out
 	close(release)
 	if line, err := lines.ReadString('\n'); line != "second\n" || err != nil {
 		t.Errorf("%q %v", line, err)
@@ -523,14 +524,15 @@ func TestExpectContinue(t *testing.T) {
 
 // A body that comes too slowly, or not at all, claims nothing.
 func TestSlowBodies(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
-	s := newSetup(t, plain, g.URL, func(c *Config) { c.BodyTime = 50 * time.Millisecond })
+	s := newSetup(t, plain, g.URL, func(c *Config) { c.BodyTime = time.Second })
 	resp, body := s.raw("POST /charges HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: " +
 		"9\r\n\r\nabc")
 	want(t, reply{resp, body}, 408, `"request_timeout"`, false)
 	g.charged(t, 0)
 	g.answer = func(int, http.ResponseWriter, *http.Request) bool {
-		<-time.After(150 * time.Millisecond) // longer than the body may take
+		<-time.After(1200 * time.Millisecond) // longer than the body may take
 		return false
 	}
 	s.pays(201, "", false)

@@ -221,36 +221,40 @@ func TestIK09_AbsentAfterTheTime(t *testing.T) {
 }
 
 func TestIK10_TimeoutAfterTheCharge(t *testing.T) {
-	for _, way := range []string{plain, checked, repeatable} {
-		g := newGateway(t)
-		g.honoursKeys = true
-		release := make(chan struct{})
-		g.answer = func(n int, _ http.ResponseWriter, r *http.Request) bool {
-			if n == 1 {
-				select {
-				case <-release:
-				case <-r.Context().Done():
+	t.Parallel()
+	for name, way := range map[string]string{"plain": plain, "checked": checked, "repeatable": repeatable} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t)
+			g.honoursKeys = true
+			release := make(chan struct{})
+			g.answer = func(n int, _ http.ResponseWriter, r *http.Request) bool {
+				if n == 1 {
+					select {
+					case <-release:
+					case <-r.Context().Done():
+					}
 				}
+				return false
 			}
-			return false
-		}
-		s := newSetup(t, way+"  timeout: 100ms\n", g.URL)
-		s.pays(504, `"upstream_timeout"`, false)
-		switch way {
-		case plain:
-			s.pays(409, "a person", false)
-			s.pays(409, `"outcome_unknown"`, false)
-			g.oneKey(t, 1)
-		case checked:
-			s.pays(201, `{"charge":"oc_`, true)
-			g.oneKey(t, 1)
-		case repeatable:
-			s.pays(201, `{"charges":1}`, false)
-			s.pays(201, `{"charges":1}`, true)
-			g.oneKey(t, 2)
-		}
-		g.charged(t, 1)
-		close(release)
+			s := newSetup(t, way+"  timeout: 1s\n", g.URL)
+			s.pays(504, `"upstream_timeout"`, false)
+			switch way {
+			case plain:
+				s.pays(409, "a person", false)
+				s.pays(409, `"outcome_unknown"`, false)
+				g.oneKey(t, 1)
+			case checked:
+				s.pays(201, `{"charge":"oc_`, true)
+				g.oneKey(t, 1)
+			case repeatable:
+				s.pays(201, `{"charges":1}`, false)
+				s.pays(201, `{"charges":1}`, true)
+				g.oneKey(t, 2)
+			}
+			g.charged(t, 1)
+			close(release)
+		})
 	}
 }
 

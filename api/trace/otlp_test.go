@@ -274,7 +274,7 @@ func TestErrorsHoldNoEndpoint(t *testing.T) {
 	plain := newCollector(t)
 	endpoint := strings.Replace(plain.URL, "http://", "https://u:4242@", 1) + "/key4242"
 	clean(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
-		"OTEL_EXPORTER_OTLP_TIMEOUT": "300"}) // so that it is not tried for long
+		"OTEL_EXPORTER_OTLP_TIMEOUT": "1000"}) // so that it is not tried for long
 	var log bytes.Buffer
 	tr := newTracer(t, slog.New(slog.NewTextHandler(&log, nil)))
 	one(tr)

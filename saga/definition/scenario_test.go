@@ -268,9 +268,9 @@ func TestReport07_TheDeadlinePassesWhileAStepIsUnknown(t *testing.T) {
 	r.plan[callCharge] = []answer{{status: 500}}
 	r.plan["GET /charges"] = []answer{{status: 500}, {body: `{"state": "paid", "id": "ch_9"}`}}
 	src := strings.Replace(shop, "query: {key: \"${key}\"}, ", "", 1)
-	src = strings.Replace(src, "steps:", "deadline: 300ms\nsteps:", 1)
+	src = strings.Replace(src, "steps:", "deadline: 700ms\nsteps:", 1)
 	src = strings.Replace(src, "retry: {first: 1ms, most: 2ms, attempts: 3, undo_attempts: 3}",
-		"retry: {first: 1s, most: 1s}", 1)
+		"retry: {first: 1500ms, most: 1500ms}", 1)
 	v := r.runs(src, shopInput)
 	r.want(v, machine.Compensated, callLoyalty+", "+callCharge+", GET /charges, GET /charges, "+
 		""+callRefund+", "+
@@ -291,7 +291,7 @@ func TestReport13_ACallThatHangsEndsAtItsTimeLimit(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
 	r.plan[callOrder] = []answer{{before: func() { <-hang }}, {body: "{}"}}
-	src := strings.Replace(shop, "http://HOST/orders, body", "http://HOST/orders, timeout: 100ms, body", 1)
+	src := strings.Replace(shop, "http://HOST/orders, body", "http://HOST/orders, timeout: 1s, body", 1)
 	src = strings.Replace(src, "  retry: {first: 1ms, most: 2ms, attempts: 3}\n",
 		"  repeatable: true\n  retry: {first: 1ms, most: 2ms, attempts: 3}\n", 1)
 	v := r.runs(src, shopInput)
