@@ -338,19 +338,7 @@ func (c *change) end(now time.Time) error {
 			return err
 		}
 	}
-	if r.link == linkCorrection {
-		return nil
-	}
-	k := r.of().row()
-	row, ok, err := keyTable.Get(c.w, k)
-	if err != nil {
-		return err
-	}
-	if !ok || row.Run != r.id {
-		return fmt.Errorf("saga: run %s: %w: its business key names another run", r.id, kv.ErrCorrupt)
-	}
-	row.Status = r.state.Status
-	return keyTable.Put(c.w, k, row)
+	return nil
 }
 
 func (c *change) index(to class) error {

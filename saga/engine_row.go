@@ -44,8 +44,8 @@ type runRow struct {
 type keyRow struct {
 	Run    string
 	Round  uint64
-	Status machine.Status
-	Sum    []byte // of the input
+	Status machine.Status // when the run is no longer kept
+	Sum    []byte         // of the input
 }
 
 func appendKeyRow(dst []byte, k *keyRow) []byte {

@@ -147,8 +147,7 @@ func checkKey(rd kv.Reader, row kv.Row[keyRow]) ([]string, error) {
 		return nil, nil
 	case r.of() != RunKey{principal, def, key} || r.round != k.Round:
 		return []string{"its run is of another key or round"}, nil
-	case k.Status.Terminal() != r.state.Status.Terminal() || k.Status.Terminal() &&
-		k.Status != r.state.Status:
+	case k.Status.Terminal() && k.Status != r.state.Status:
 		return []string{fmt.Sprintf("it says %s, its run is %s", k.Status, r.state.Status)}, nil
 	}
 	return nil, nil

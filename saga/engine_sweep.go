@@ -101,5 +101,20 @@ func (e *Engine) removeRun(w kv.Writer, x ended) (gone bool, err error) {
 	if err := r.unlist(w); err != nil {
 		return false, err
 	}
+	if err := r.outlive(w); err != nil {
+		return false, err
+	}
 	return true, runTable.Delete(w, runKey(x.id))
+}
+
+// outlive writes what a run has come to into the row of its business key. While the run
+// is there it says that itself, and its end has one row less to write.
+func (r *run) outlive(w kv.Writer) error {
+	k := r.of().row()
+	row, ok, err := keyTable.Get(w, k)
+	if err != nil || !ok || row.Run != r.id {
+		return err // it is one of an earlier round, or a correction
+	}
+	row.Status = r.state.Status
+	return keyTable.Put(w, k, row)
 }
