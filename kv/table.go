@@ -145,7 +145,7 @@ func (t Table[T]) Encode(v T) ([]byte, error) {
 	if t.blob != nil {
 		blob = *t.blob(&v)
 	}
-	e := jsonEncoders.Get().(*jsonEncoder) //nolint:forcetypeassert // there is nothing else in it
+	e := jsonEncoders.Get().(*jsonEncoder) //nolint:errcheck,forcetypeassert // there is nothing else in it
 	defer e.release()
 	if err := e.Encode(v); err != nil {
 		return nil, fmt.Errorf("kv: encode row of %s: %w", t.id, err)
