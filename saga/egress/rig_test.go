@@ -182,10 +182,6 @@ func hold(r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) } // how it ends does
 
 func errorsAs(err error, target **Error) bool { return errors.As(err, target) }
 
-func contextWithCancel(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithCancel(r.Context())
-}
-
 func poolOf(certs ...*x509.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, c := range certs {
