@@ -14,6 +14,10 @@ import (
 
 // Figures behind these are in NOTES.md.
 const (
+	// smallFile is the largest file, in bytes, whose free list stays out of it, until
+	// Close: an opening after a crash reads the file instead, and each commit writes one
+	// page less, of about nine.
+	smallFile = 16 << 20
 	// maxList is the longest free list, in bytes, that each commit writes whole.
 	// A longer one stays out of the file, until Close or until it is short.
 	maxList = 64 << 10
@@ -33,7 +37,8 @@ type backend struct {
 
 	headroom int64 // the least size of the map
 
-	commits int  // since the last look at the free list
+	commits int  // until the next look at the free list
+	long    bool // the free list is too long to be in the file
 	broken  bool // a commit failed: nothing more is written
 }
 
@@ -63,6 +68,7 @@ func (b *backend) Commit(changes []group.Change) (uint64, error) {
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect after Commit
 	b.db.AllocSize = growthStep(tx.Size())
+	b.db.NoFreelistSync = b.long || tx.Size() <= smallFile
 	for len(changes) > 0 {
 		n := 1
 		for n < len(changes) && changes[n].Table == changes[0].Table {
@@ -118,8 +124,8 @@ func (b *backend) chooseList() {
 	if b.commits > 0 {
 		return
 	}
-	if b.db.NoFreelistSync { // its length is known once it has been written
-		b.commits, b.db.NoFreelistSync = 1, false
+	if b.long { // its length is known once it has been written
+		b.commits, b.long = 1, false
 		return
 	}
 	b.commits = lookAtList
@@ -127,7 +133,7 @@ func (b *backend) chooseList() {
 	if err != nil || n <= maxList {
 		return // an error here will be met by the commit too
 	}
-	b.commits, b.db.NoFreelistSync = tryList, true
+	b.commits, b.long = tryList, true
 	if b.log != nil {
 		b.log.Debug("the free list is kept out of the file until the store is closed", "bytes", n)
 	}
@@ -151,13 +157,23 @@ func (b *backend) listBytes() (int64, error) {
 // back, so that the next opening need not rebuild it.
 func (b *backend) Close() error {
 	if b.db.NoFreelistSync && !b.broken {
-		b.db.NoFreelistSync = false
-		err := guard(func() error { _, err := b.Commit(nil); return err })
+		err := guard(b.writeList)
 		if err != nil && b.log != nil {
 			b.log.Warn("the free list was not written; the next opening takes longer", "cause", err)
 		}
 	}
 	return b.db.Close()
+}
+
+// writeList commits nothing but the free list.
+func (b *backend) writeList() error {
+	b.db.NoFreelistSync = false
+	tx, err := b.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect after Commit
+	return tx.Commit()
 }
 
 // snapshot is a read transaction. It remembers the tables it has read, since finding

@@ -231,7 +231,7 @@ func childUnlisted(path string) error {
 	if err := purge(s, 12_000); err != nil {
 		return err
 	}
-	if !s.backend.db.NoFreelistSync {
+	if !s.backend.long {
 		return errors.New("the free list is still written")
 	}
 	os.Exit(0)

@@ -214,7 +214,7 @@ func TestALongFreeListStaysOutOfTheFileUntilClose(t *testing.T) {
 	if err := small(s, 2*lookAtList); err != nil {
 		t.Fatal(err)
 	}
-	wantList(t, "a short list", path, true)
+	wantList(t, "a small file", path, false)
 	if err := purge(s, 12_000); err != nil {
 		t.Fatal(err)
 	}
@@ -295,8 +295,7 @@ func TestXS08_CloseWritesNothingAfterACommitError(t *testing.T) {
 	t.Parallel()
 	for _, fail := range []bool{false, true} {
 		s := openTest(t, Options{})
-		s.backend.commits = 1 << 20 // the list stays out of the file, as after a purge
-		s.backend.db.NoFreelistSync = true
+		s.backend.commits, s.backend.long = 1<<20, true // the list stays out of the file, as after a purge
 		put(t, s, "a", "1")
 		if fail {
 			noKey := []group.Change{{Table: testTable}}

@@ -154,7 +154,7 @@ func childLeave(path string, listed bool) error {
 	if err != nil {
 		return err
 	}
-	s.backend.commits, s.backend.db.NoFreelistSync = 1000, !listed
+	s.backend.commits, s.backend.long = 1000, !listed
 	if err := small(s, 2); err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func commits(b *testing.B, path string, n uint64, listed *bool) {
 	s := openAt(b, path, Options{})
 	defer closeStore(b, s)
 	if listed != nil {
-		s.backend.commits, s.backend.db.NoFreelistSync = 1<<30, !*listed
+		s.backend.commits, s.backend.long = 1<<30, !*listed
 	}
 	random := rand.New(rand.NewPCG(1, 1))
 	write := func() {
