@@ -86,7 +86,7 @@ func (c *conn) over() bool {
 	c.wire.idle = true
 	n, err := c.Conn.Read(c.one[:])
 	c.wire.idle = false
-	return n > 0 || !errors.Is(err, nothing{})
+	return n > 0 || !errors.Is(err, errNothing)
 }
 
 // close does not say goodbye by TLS: that could wait for one who does not read.
@@ -156,15 +156,20 @@ func (x *exchange) write(r *http.Request) error {
 	go func() {
 		defer close(x.wrote)
 		x.failed = x.conn.write(r)
-		if x.failed != nil && x.conn.failed == nil {
+		switch {
+		case x.failed == nil:
+		case x.conn.failed == nil:
 			x.conn.close() // the callee waits for the rest of the body, and we for the callee
+		default: // an answer that came early is read; more does not come
+			time.AfterFunc(linger, x.conn.close)
 		}
 	}()
 	return nil
 }
 
-// linger is how long a long body may still be written when its answer has been read: the
-// callee has read it all before this side has heard so.
+// linger is how long a long body may still be written when its answer has been read, for
+// the callee has read it all before this side has heard so, and how long an answer may still
+// be read when that writing has failed.
 const linger = 50 * time.Millisecond
 
 // written reports that the request has gone out whole.
@@ -189,6 +194,8 @@ func (x *exchange) answer(r *http.Request) (*http.Response, error) {
 		switch {
 		case errors.Is(err, io.ErrUnexpectedEOF) && !x.conn.got:
 			return nil, io.EOF
+		case err != nil && x.conn.left <= 0:
+			return nil, errHeader
 		case err != nil:
 			return nil, err
 		case resp.StatusCode < 100:

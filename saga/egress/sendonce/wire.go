@@ -48,14 +48,17 @@ func (w *wire) Read(b []byte) (int, error) {
 	return w.Conn.Read(b)
 }
 
-// nothing says that nothing is there to be read. It is temporary, so that TLS goes on later.
+// errNothing says that nothing is there to be read.
+var errNothing error = new(nothing)
+
+// nothing is the type of errNothing. It is temporary, so that TLS goes on later.
 type nothing struct{}
 
 // Error implements error.
-func (nothing) Error() string { return "sendonce: nothing is there" }
+func (*nothing) Error() string { return "sendonce: nothing is there" }
 
 // Timeout implements [net.Error].
-func (nothing) Timeout() bool { return true }
+func (*nothing) Timeout() bool { return true }
 
 // Temporary implements [net.Error].
-func (nothing) Temporary() bool { return true }
+func (*nothing) Temporary() bool { return true }

@@ -11,7 +11,7 @@ import (
 // there reads what has come, without waiting.
 func (w *wire) there(b []byte) (int, error) {
 	if w.raw == nil {
-		return 0, nothing{}
+		return 0, errNothing
 	}
 	w.into = b
 	err := w.raw.Read(w.visit)
@@ -20,7 +20,7 @@ func (w *wire) there(b []byte) (int, error) {
 	case err != nil:
 		return 0, err
 	case errors.Is(w.err, syscall.EAGAIN):
-		return 0, nothing{}
+		return 0, errNothing
 	case w.err != nil:
 		return 0, w.err
 	case w.n == 0:
