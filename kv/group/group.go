@@ -121,6 +121,7 @@ type Options struct {
 type Store struct {
 	backend Backend
 	opt     Options
+	elapsed func() time.Duration // see kv.Elapsed
 
 	turn    turn           // guards open, snap, journal and closed, and who runs a closure
 	open    *batch         // gathering
@@ -174,7 +175,7 @@ func New(backend Backend, opt Options) (*Store, error) {
 	if opt.MaxBytes <= 0 {
 		opt.MaxBytes = 8 << 20
 	}
-	s := &Store{backend: backend, opt: opt, released: make(chan struct{})}
+	s := &Store{backend: backend, opt: opt, elapsed: kv.Elapsed(opt.Clock), released: make(chan struct{})}
 	snap, err := backend.Snapshot()
 	if err != nil {
 		return nil, err
@@ -325,7 +326,7 @@ func (s *Store) dropSnapshot() {
 }
 
 func (s *Store) runClosure(tx *writer, fn func(kv.Writer) error) error {
-	tx.now = s.opt.Clock.Now()
+	tx.now, tx.began = s.opt.Clock.Now(), s.elapsed()
 	snap, err := s.snapshot()
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ type reader struct {
 	s     *Store
 	ctx   context.Context // of a View; nil in an Update, which is not cancelled
 	now   time.Time
+	began time.Duration // by Store.elapsed
 	snap  Snapshot
 	ended bool
 
@@ -88,7 +89,7 @@ func (r *reader) check() error {
 	if r.ctx != nil && r.ctx.Err() != nil {
 		return fmt.Errorf("kv: the view was cancelled: %w", context.Cause(r.ctx))
 	}
-	if d := r.s.opt.Clock.Now().Sub(r.now); d > kv.MaxTxTime {
+	if d := r.s.elapsed() - r.began; d > kv.MaxTxTime {
 		return &kv.LimitError{What: "duration of a transaction", Got: d.Milliseconds(),
 			Limit: kv.MaxTxTime.Milliseconds(), Unit: "ms", Remedy: "split it; page long reads with kv.Pages"}
 	}

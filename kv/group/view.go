@@ -46,7 +46,7 @@ func (s *Store) look(r *reader, fn func(kv.Reader) error) error {
 		snap.Close()
 	}()
 	r.snap, r.version = snap, snap.Version()
-	r.now = s.opt.Clock.Now() // after the snapshot: nothing in it is from later
+	r.now, r.began = s.opt.Clock.Now(), s.elapsed() // after the snapshot: nothing in it is from later
 	return callClosure(func() error { return fn(r) })
 }
 
