@@ -165,14 +165,36 @@ func TestContextEndsLater(t *testing.T) {
 	}
 }
 
+// TestContextEndsBeforeTheEnd: of an answer that is there, but not read yet. Its connection is
+// being closed, and must not be the next request's.
+func TestContextEndsBeforeTheEnd(t *testing.T) {
+	s := serve(t, echo)
+	tr := newTransport(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	resp, _, err := tr.Send(ctx, request(t, "POST", s.url("/1"), "b"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	_, _ = io.ReadAll(resp.Body) // it may be whole
+	if tr.idles() != 0 {
+		t.Error("the connection is kept")
+	}
+}
+
 // watched is a context that counts who waits for its end.
 type watched struct {
 	context.Context
-	waiting atomic.Int32
+	asked, waiting atomic.Int32
 }
+
+// Value hides the context below from package context, which would go around this one.
+func (*watched) Value(any) any { return nil }
 
 // AfterFunc is what package context asks for.
 func (w *watched) AfterFunc(f func()) func() bool {
+	w.asked.Add(1)
 	w.waiting.Add(1)
 	stop := context.AfterFunc(w.Context, f)
 	return func() bool {
@@ -197,8 +219,8 @@ func TestContextIsLetGo(t *testing.T) {
 			} else if err == nil {
 				_ = resp.Body.Close() // as the test says
 			}
-			if n := w.waiting.Load(); n != 0 {
-				t.Errorf("%s, read %v: %d wait", o.name, read, n)
+			if n := w.waiting.Load(); n != 0 || w.asked.Load() == 0 {
+				t.Errorf("%s, read %v: %d of %d wait", o.name, read, n, w.asked.Load())
 			}
 		}
 		s.stop()

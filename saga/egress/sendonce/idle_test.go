@@ -148,10 +148,10 @@ func TestClose(t *testing.T) {
 		close(answer)
 		way.Wait()
 		send("later")
-		ended.Wait()
 		if p.dialed.Load() != 3 || tr.idles() != 0 {
 			t.Errorf("%d connections, %d are idle", p.dialed.Load(), tr.idles())
 		}
+		ended.Wait()
 		time.Sleep(time.Hour)
 		if tr.sweep != nil {
 			t.Error("it sweeps on")
