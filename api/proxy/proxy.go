@@ -109,7 +109,8 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = kv.SystemClock()
 	}
-	p := &Proxy{cfg: cfg, send: newGuarded(cfg.TLS, cfg.TraceSend), others: newPassing(cfg.TLS, cfg.TraceSend)}
+	p := &Proxy{cfg: cfg, send: newGuarded(cfg.TLS, cfg.TraceSend),
+		others: newPassing(cfg.TLS, cfg.TraceSend)}
 	for i := range cfg.Routes {
 		r, err := p.newRoute(cfg.Routes[i])
 		if err != nil {
