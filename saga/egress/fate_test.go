@@ -35,7 +35,7 @@ func TestCertificateRefusedLater(t *testing.T) {
 			}
 			arrived <- req.Method
 			if i == 0 {
-				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") // as the test says
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") // as above
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package sendonce
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -30,6 +31,8 @@ var odds = []odd{
 	{"bare lines", "", "HTTP/1.1 200 OK\nContent-Length: 3\n\nabc", false, 200, "abc", true},
 	{"large", "", "HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n" + strings.Repeat("x", 300_000), false,
 		200, strings.Repeat("x", 300_000), true},
+	{"long header", "", "HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", DefaultMaxHeader-100) +
+		"\r\nContent-Length: 3\r\n\r\nabc", false, 200, "abc", true},
 	{"packed", "", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc", false, 200,
 		"abc", true},
 	{"redirect", "", "HTTP/1.1 307 There\r\nLocation: /own/else\r\nContent-Length: 0\r\n\r\n", false, 307, "",
@@ -254,5 +257,43 @@ func TestCloseWhileReading(t *testing.T) {
 			t.Error("the connection is kept, and the answer was not read")
 		}
 		s.stop()
+	}
+}
+
+// TestNothingIsAdded: no cookie that a callee has set, no wish for an encoding, no proxy that
+// the environment names.
+func TestNothingIsAdded(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://proxy.example")
+	t.Setenv("http_proxy", "http://proxy.example")
+	got := make(chan string, 10)
+	s := serve(t, func(_ int, c net.Conn, r *bufio.Reader) {
+		for {
+			var lines []string
+			for line, err := r.ReadString('\n'); line != "\r\n"; line, err = r.ReadString('\n') {
+				if err != nil {
+					return
+				}
+				lines = append(lines, strings.TrimSpace(line))
+			}
+			got <- strings.Join(lines, "\n")
+			say(c, "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	tr := newTransport(t, Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr != "shop.example:80" {
+			t.Errorf("dialled %s", addr)
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, s.Addr().String())
+	}})
+	for range 2 {
+		r := request(t, "GET", "http://shop.example/a%2Fb?c=d", "")
+		r.Header = http.Header{"User-Agent": {"us"}, "idempotency-KEY": {"k"}}
+		if _, _, err := tr.get(t.Context(), r, false); err != nil {
+			t.Fatal(err)
+		}
+		want := "GET /a%2Fb?c=d HTTP/1.1\nHost: shop.example\nUser-Agent: us\nidempotency-KEY: k"
+		if text := wait(t, got, "the request"); text != want {
+			t.Errorf("what came is\n%s\nwant\n%s", text, want)
+		}
 	}
 }
