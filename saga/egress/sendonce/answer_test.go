@@ -96,7 +96,7 @@ func serveOdd(o *odd) func(int, net.Conn, *bufio.Reader) {
 				own(c, req, body)
 				continue
 			}
-			say(c, "%s", o.answer)
+			sayf(c, "%s", o.answer)
 			if o.closes {
 				return
 			}
@@ -237,8 +237,8 @@ func TestCloseWhileReading(t *testing.T) {
 	for range 50 {
 		s := serve(t, func(_ int, c net.Conn, r *bufio.Reader) {
 			if _, _, err := readRequest(r); err == nil {
-				say(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
-				say(c, "defghi")
+				sayf(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+				sayf(c, "defghi")
 				hold(r)
 			}
 		})
@@ -276,7 +276,7 @@ func TestNothingIsAdded(t *testing.T) {
 				lines = append(lines, strings.TrimSpace(line))
 			}
 			got <- strings.Join(lines, "\n")
-			say(c, "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")
+			sayf(c, "HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")
 		}
 	})
 	tr := newTransport(t, Config{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {

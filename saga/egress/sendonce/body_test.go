@@ -93,10 +93,10 @@ func TestEarlyAnswers(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				say(conn, "%s", c.first)
+				sayf(conn, "%s", c.first)
 				if c.kept {
 					hold(req.Body)
-					say(conn, "%s", c.then)
+					sayf(conn, "%s", c.then)
 					echo(n, conn, r)
 				}
 				<-stop // it keeps the connection, and reads nothing
@@ -165,7 +165,7 @@ func TestBodyIsLetGo(t *testing.T) {
 			tr, _ := piped(func(_ int, conn net.Conn, r *bufio.Reader) {
 				_, _ = r.ReadString('\n') // some of the request
 				go hold(r)
-				say(conn, "%s", c.answer)
+				sayf(conn, "%s", c.answer)
 				<-stop
 			}, Config{})
 			defer tr.Close()

@@ -39,7 +39,7 @@ func TestContextEnds(t *testing.T) {
 				} else if _, err := r.ReadByte(); err != nil {
 					return
 				}
-				say(conn, "%s", c.begin)
+				sayf(conn, "%s", c.begin)
 				there <- struct{}{}
 				if !c.reads {
 					<-end

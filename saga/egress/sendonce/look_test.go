@@ -44,7 +44,7 @@ func (s *seen) come(t *testing.T) {
 	if err := raw.Read(func(fd uintptr) bool {
 		var b [1]byte
 		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
-		return err != syscall.EAGAIN && err != syscall.EINTR //nolint:errorlint // it is none but that
+		return err != syscall.EAGAIN && err != syscall.EINTR
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +56,10 @@ func TestLook(t *testing.T) {
 	for name, act := range map[string]func(net.Conn){
 		"closed":      func(c net.Conn) { _ = c.Close() }, // as the test says
 		"half closed": func(c net.Conn) { _ = c.(*net.TCPConn).CloseWrite() },
-		"an answer":   func(c net.Conn) { say(c, stray) },
-		"a byte":      func(c net.Conn) { say(c, "\n") },
+		"an answer":   func(c net.Conn) { sayf(c, stray) },
+		"a byte":      func(c net.Conn) { sayf(c, "\n") },
 		"a farewell": func(c net.Conn) {
-			say(c, "HTTP/1.1 408 Too Late\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+			sayf(c, "HTTP/1.1 408 Too Late\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 			_ = c.Close() // as the test says
 		},
 		"reset": func(c net.Conn) {
@@ -107,7 +107,7 @@ func TestLookEveryConnection(t *testing.T) {
 	tr, s, _ := keepThree(t)
 	s.mu.Lock()
 	for _, c := range s.conns {
-		say(c, stray)
+		sayf(c, stray)
 	}
 	s.mu.Unlock()
 	tr.mu.Lock()
@@ -154,8 +154,8 @@ func TestLookIntoTLS(t *testing.T) {
 		conns int
 	}{
 		{"nothing", func(*tls.Conn) {}, false, 1},
-		{"an answer", func(c *tls.Conn) { say(c, stray) }, false, 2},
-		{"an answer, later", func(c *tls.Conn) { say(c, stray) }, true, 2},
+		{"an answer", func(c *tls.Conn) { sayf(c, stray) }, false, 2},
+		{"an answer, later", func(c *tls.Conn) { sayf(c, stray) }, true, 2},
 		{"a farewell", func(c *tls.Conn) { _ = c.CloseWrite() }, false, 2},
 		{"a farewell, later", func(c *tls.Conn) { _ = c.CloseWrite() }, true, 2},
 	} {

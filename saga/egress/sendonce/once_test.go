@@ -81,7 +81,7 @@ func TestFates(t *testing.T) {
 						own(conn, req, body)
 						continue
 					case c.answer != "reset":
-						say(conn, "%s", c.answer)
+						sayf(conn, "%s", c.answer)
 					case conn.(*net.TCPConn).SetLinger(0) != nil:
 						t.Error("it cannot be reset")
 					}
@@ -320,7 +320,7 @@ func echoShort(_ int, c net.Conn, r *bufio.Reader) {
 		if _, _, err := readRequest(r); err != nil {
 			return
 		}
-		say(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		sayf(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 	}
 }
 

@@ -47,7 +47,7 @@ func (m *moody) bad(mood int, c net.Conn, req *http.Request, rnd *rand.Rand) (go
 	switch mood {
 	case 0: // breaks, perhaps in the middle of the answer
 		text := "HTTP/1.1 200 OK\r\nId: " + req.URL.Path + "\r\nContent-Length: 100\r\n\r\n"
-		say(c, "%s", text[:rnd.IntN(len(text))*rnd.IntN(2)])
+		sayf(c, "%s", text[:rnd.IntN(len(text))*rnd.IntN(2)])
 	case 1:
 		_ = c.(*net.TCPConn).SetLinger(0) // or it is closed
 	case 2: // answers early, and reads no more
@@ -58,7 +58,7 @@ func (m *moody) bad(mood int, c net.Conn, req *http.Request, rnd *rand.Rand) (go
 		if req.Method == http.MethodHead {
 			id = ""
 		}
-		say(c, "HTTP/1.1 200 OK\r\nId: %s\r\nContent-Length: %d\r\n\r\n%s%s", req.URL.Path, len(id), id,
+		sayf(c, "HTTP/1.1 200 OK\r\nId: %s\r\nContent-Length: %d\r\n\r\n%s%s", req.URL.Path, len(id), id,
 			stray)
 		return true
 	case 4: // answers and leaves without a word
@@ -76,7 +76,7 @@ func (m *moody) good(c net.Conn, req *http.Request, rnd *rand.Rand) (goOn bool) 
 	}
 	body := string(b)
 	if rnd.IntN(4) == 0 {
-		say(c, "HTTP/1.1 103 Hm\r\nId: none\r\n\r\n")
+		sayf(c, "HTTP/1.1 103 Hm\r\nId: none\r\n\r\n")
 	}
 	closing := ""
 	if goOn = rnd.IntN(8) != 0 && !req.Close; !goOn {
@@ -84,13 +84,13 @@ func (m *moody) good(c net.Conn, req *http.Request, rnd *rand.Rand) (goOn bool) 
 	}
 	switch {
 	case req.Method == http.MethodHead || rnd.IntN(6) == 0:
-		say(c, "HTTP/1.1 204 No\r\nId: %s\r\n%s\r\n", req.URL.Path, closing)
+		sayf(c, "HTTP/1.1 204 No\r\nId: %s\r\n%s\r\n", req.URL.Path, closing)
 	case rnd.IntN(2) == 0:
 		text := req.URL.Path + " " + body
-		say(c, "HTTP/1.1 200 OK\r\nId: %s\r\n%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n",
+		sayf(c, "HTTP/1.1 200 OK\r\nId: %s\r\n%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n",
 			req.URL.Path, closing, len(text), text)
 	case !goOn:
-		say(c, "HTTP/1.1 200 OK\r\nId: %s\r\n\r\n%s %s", req.URL.Path, req.URL.Path, body)
+		sayf(c, "HTTP/1.1 200 OK\r\nId: %s\r\n\r\n%s %s", req.URL.Path, req.URL.Path, body)
 	default:
 		own(c, req, body)
 	}

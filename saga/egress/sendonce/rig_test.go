@@ -83,8 +83,8 @@ func readRequest(r *bufio.Reader) (req *http.Request, body string, err error) {
 	return req, string(b), err
 }
 
-// say writes an answer. The client may have left.
-func say(c net.Conn, format string, args ...any) { _, _ = fmt.Fprintf(c, format, args...) }
+// sayf writes an answer. The client may have left.
+func sayf(c net.Conn, format string, args ...any) { _, _ = fmt.Fprintf(c, format, args...) }
 
 // own answers a request with its own identity, which is its path, and its body.
 func own(c net.Conn, req *http.Request, body string) {
@@ -92,7 +92,7 @@ func own(c net.Conn, req *http.Request, body string) {
 	if req.Method == http.MethodHead {
 		text = ""
 	}
-	say(c, "HTTP/1.1 200 OK\r\nId: %s\r\nContent-Length: %d\r\n\r\n%s", req.URL.Path, len(text), text)
+	sayf(c, "HTTP/1.1 200 OK\r\nId: %s\r\nContent-Length: %d\r\n\r\n%s", req.URL.Path, len(text), text)
 }
 
 // echo answers every request with its own identity.

@@ -178,7 +178,7 @@ func TestTLSBreaks(t *testing.T) {
 	for _, farewell := range []bool{true, false} {
 		s := serveTLS(t, id.server(tls.VersionTLS13), func(_ int, c *tls.Conn, r *bufio.Reader) {
 			if _, _, err := readRequest(r); err == nil {
-				say(c, "HTTP/1.1 200 OK\r\n\r\nabc")
+				sayf(c, "HTTP/1.1 200 OK\r\n\r\nabc")
 				if farewell {
 					_ = c.Close() // the test shows whether it came
 				} else {
