@@ -479,7 +479,7 @@ func exitsWell(t *testing.T, exited <-chan int) {
 		if code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-	case <-time.After(patience):
+	case <-time.After(time.Minute):
 		t.Error("the child outlives its parent")
 	}
 }
