@@ -27,7 +27,8 @@ type Config struct {
 	Timers *timer.Runner
 	// Feed gets the ends of runs, what waits for a person, and the acts of persons.
 	Feed *feed.Feed
-	// Clock is the store's clock; nil means kv.SystemClock(). Only calls are timed by it.
+	// Clock is the store's clock; nil means kv.SystemClock(). It only times calls, and tells
+	// that it was set back since an earlier process.
 	Clock kv.Clock
 	// Rand makes ids and spreads pauses; nil means crypto/rand.Reader.
 	Rand io.Reader
@@ -64,7 +65,10 @@ type Engine struct {
 	store kv.Store
 	cfg   Config
 	epoch uint64
-	slots *slots
+	// opened is an instant of this epoch. When it lies before the last change of a run of
+	// an older one, the clock was set back.
+	opened time.Time
+	slots  *slots
 
 	randMu sync.Mutex
 	rand   *bufio.Reader
@@ -116,6 +120,7 @@ func NewEngine(s kv.Store, cfg Config) (*Engine, error) {
 	if c.Clock == nil {
 		c.Clock = kv.SystemClock()
 	}
+	e.opened = c.Clock.Now()
 	if c.Rand == nil {
 		c.Rand = rand.Reader
 	}

@@ -63,7 +63,7 @@ func (e *Engine) edit(w kv.Writer, id string) (*change, error) {
 		return c, c.apply(machine.Event{Kind: machine.Park, Hold: machine.HoldDefinition,
 			Text: c.missing.Error()})
 	case r.epoch != e.epoch:
-		return c, c.apply(machine.Event{Kind: machine.Recover})
+		return c, c.apply(machine.Event{Kind: machine.Recover, SetBack: e.opened.Before(r.updated)})
 	}
 	return c, nil
 }

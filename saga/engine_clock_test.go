@@ -1,6 +1,8 @@
 package saga
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,4 +46,30 @@ func TestAClockSetBackSendsNothingTwice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAClockSetBackIsSeenLater: a run waits for a person, so that nobody looks at it before
+// the clock has caught up.
+func TestAClockSetBackIsSeenLater(t *testing.T) {
+	inTill(t, twoSteps(Repeatable(24*time.Hour), Attempts(1)), func(t *testing.T, s *till) {
+		s.forgets = map[string]bool{"charge": true}
+		s.plan["charge"] = []string{"lost"}
+		id := s.started()
+		settle()
+		s.wantStatus(id, machine.Held)
+		s.stop()
+		pass(72 * time.Hour)
+		s.clock = kv.ClockFunc(func() time.Time { return time.Now().UTC().Add(-80 * time.Hour) })
+		s.boot()
+		pass(10 * time.Hour)
+		err := s.act(machine.Retry, id, "")
+		var state *machine.Error
+		if !errors.As(err, &state) || !strings.Contains(state.Problem, "neither a look-up nor its key") {
+			t.Errorf("a retry gives %v", err)
+		}
+		s.wantLedger("charge=1")
+		s.mustAct(machine.MarkDone, id, "charge")
+		settle()
+		s.wantStatus(id, machine.Completed)
+	})
 }
