@@ -158,8 +158,7 @@ func (l *loader) routeRequest(r *Route, path string) {
 }
 
 // method refuses methods that no key can guard: what has no effect by its
-// definition is sent again by every client and proxy that pleases, and by the
-// transport of net/http when a reused connection breaks.
+// definition is sent again by every client and proxy that pleases.
 func (l *loader) method(path, m, key string) {
 	switch {
 	case !methodName.MatchString(m) || m == http.MethodConnect || m == http.MethodTrace:
