@@ -20,7 +20,8 @@ const pageSize = 4096
 
 // This much of bbolt's format is read here: the meta pages, so that a file that
 // is not ours, or cut short, is refused before bbolt maps it (a read beyond its
-// end would kill the process), and the length of the free list.
+// end would kill the process), the length of the free list, and the pages in use when
+// that list is missing, see checkTree.
 const (
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
@@ -32,6 +33,7 @@ const (
 // meta is what a commit leaves in one of the first two pages.
 type meta struct {
 	pageSize int64
+	root     uint64 // first page of the tree
 	list     uint64 // first page of the free list, or noList
 	pages    uint64 // pages in use, from the start of the file
 	tx       uint64
@@ -55,8 +57,8 @@ func parseMeta(page []byte) (m meta, magic bool, err error) {
 	if n.Uint64(b[metaSize-8:]) != h.Sum64() {
 		return m, true, bolterrors.ErrChecksum
 	}
-	return meta{pageSize: int64(n.Uint32(b[8:])), list: n.Uint64(b[32:]), pages: n.Uint64(b[40:]),
-		tx: n.Uint64(b[48:])}, true, nil
+	return meta{pageSize: int64(n.Uint32(b[8:])), root: n.Uint64(b[16:]), list: n.Uint64(b[32:]),
+		pages: n.Uint64(b[40:]), tx: n.Uint64(b[48:])}, true, nil
 }
 
 // newestMeta returns the state of the last commit. When no meta page is sound,

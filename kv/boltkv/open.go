@@ -192,13 +192,16 @@ func (f *opened) prepare(ctx context.Context, file *os.File, o Options) error {
 		return nil
 	}
 	// The last process was killed while it kept the free list out of the file, as that
-	// of a small one always is: bbolt will visit all pages in use. In the order of the file this is read
-	// many times faster than in theirs.
+	// of a small one always is: bbolt will visit all pages in use. In the order of the
+	// file this is read many times faster than in theirs.
 	if o.Logger != nil && int64(m.pages)*m.pageSize > smallFile {
 		o.Logger.Info("rebuilding the free list; the store was not closed", "pages", m.pages)
 	}
 	_, err = io.Copy(io.Discard, io.NewSectionReader(file, 0, int64(m.pages)*m.pageSize))
-	return err
+	if err != nil {
+		return err
+	}
+	return checkTree(file, m)
 }
 
 // guard turns a panic of bbolt, which is its way to report damage, and a fault
