@@ -522,6 +522,66 @@ func TestRunsAreSweptByTheirEndAndTheirKeysStay(t *testing.T) {
 	})
 }
 
+// However many rows its runs have, a sweep fits into its transactions.
+func TestRunsOfManyStepsAreSwept(t *testing.T) {
+	many := func(o *outside) []*Definition {
+		d := New("pay")
+		for i := range MaxSteps {
+			d = d.Step(fmt.Sprint("step-", i), o.act("charge"), o.undo("charge"))
+		}
+		return []*Definition{d}
+	}
+	inTill(t, many, func(t *testing.T, s *till) {
+		const runs = kv.MaxTxWrites/MaxSteps/2 + 5 // they have two rows for each step
+		for i := range runs {
+			s.plan["charge"] = []string{"refused"}
+			if _, err := s.engine.Run(s.Context(), s.def(), fmt.Sprint(i), theOrder); err == nil {
+				t.Fatal("it is completed")
+			}
+		}
+		pass(31 * 24 * time.Hour)
+		for _, want := range []int{runs, 0} {
+			if n, err := s.engine.SweepRuns(s.Context(), 0); err != nil || n != want {
+				t.Errorf("%d removed, want %d; %v", n, want, err)
+			}
+		}
+	})
+}
+
+// A key that cannot be read keeps its own run from being removed, and no other.
+func TestASweepPassesByAKeyThatCannotBeRead(t *testing.T) {
+	inTill(t, twoSteps(), func(t *testing.T, s *till) {
+		s.completed()
+		if _, err := s.engine.Run(s.Context(), s.def(), "later", theOrder); err != nil {
+			t.Fatal(err)
+		}
+		pass(31 * 24 * time.Hour)
+		key := RunKey{Definition: "pay", Key: theOrder.ID}.row()
+		var was []byte
+		put := func(value []byte) {
+			t.Helper()
+			err := s.store.Update(t.Context(), func(w kv.Writer) (err error) {
+				if was == nil {
+					was, err = w.Get(keyTable.ID(), key)
+				}
+				return errors.Join(err, w.Put(keyTable.ID(), key, value))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, value := range [][]byte{[]byte("?"), nil} {
+			if value == nil {
+				value = was
+			}
+			put(value)
+			if n, err := s.engine.SweepRuns(s.Context(), 0); n != 1 || err != nil {
+				t.Errorf("%d removed, %v", n, err)
+			}
+		}
+	})
+}
+
 func TestPagesAreStableWhileRunsAreAdded(t *testing.T) {
 	inTill(t, twoSteps(), func(t *testing.T, s *till) {
 		add := func(n int, label string) {
