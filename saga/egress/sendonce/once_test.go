@@ -230,6 +230,7 @@ func TestNotSent(t *testing.T) {
 		"no length":     func(r *http.Request) { r.ContentLength = 0 },
 		"length":        func(r *http.Request) { r.ContentLength = -1 },
 		"chunked":       func(r *http.Request) { r.TransferEncoding = []string{"chunked"} },
+		"trailers":      func(r *http.Request) { r.Trailer = http.Header{"A\r\nSecret": nil} },
 		"header's name": func(r *http.Request) { r.Header["A b"] = []string{"c"} },
 		"header":        func(r *http.Request) { r.Header["A"] = []string{"secret\r\nB: c"} },
 	} {

@@ -184,6 +184,8 @@ func check(r *http.Request) (origin, error) {
 		problem = "its method is none that can be sent"
 	case r.Body != nil && r.Body != http.NoBody && r.ContentLength <= 0 || len(r.TransferEncoding) > 0:
 		problem = "its body has no length"
+	case len(r.Trailer) > 0: // they would be announced, unchecked, and not follow
+		problem = "it has trailers"
 	}
 	for name, values := range r.Header {
 		if !httpguts.ValidHeaderFieldName(name) {
