@@ -22,13 +22,14 @@ const (
 // that on a goroutine of its own, where nobody can recover: the process would end.
 func checkTree(f io.ReaderAt, m meta) error {
 	t := tree{file: f, meta: m, seen: make([]uint64, m.pages/64+1)}
-	return t.visit(m.root)
+	return t.visit(m.root, 0)
 }
 
 type tree struct {
 	file io.ReaderAt
 	meta meta
 	seen []uint64 // a bit for each page
+	room [][]byte // for a page of each depth
 }
 
 func damaged(id uint64, problem string) error {
@@ -36,8 +37,11 @@ func damaged(id uint64, problem string) error {
 }
 
 // visit checks a page and those below it.
-func (t *tree) visit(id uint64) error {
-	page, err := t.read(id)
+func (t *tree) visit(id uint64, depth int) error {
+	if depth == len(t.room) {
+		t.room = append(t.room, make([]byte, t.meta.pageSize))
+	}
+	page, err := t.read(id, t.room[depth])
 	if err != nil {
 		return err
 	}
@@ -50,7 +54,7 @@ func (t *tree) visit(id uint64) error {
 	for i := range count {
 		below, err := element(id, page[pageHeader+i*elementSize:], branch)
 		if err == nil && below != 0 {
-			err = t.visit(below)
+			err = t.visit(below, depth+1)
 		}
 		if err != nil {
 			return err
@@ -59,12 +63,12 @@ func (t *tree) visit(id uint64) error {
 	return nil
 }
 
-// read returns a page, with those that it is continued on.
-func (t *tree) read(id uint64) ([]byte, error) {
+// read returns a page, with those that it is continued on. room is for one.
+func (t *tree) read(id uint64, room []byte) (page []byte, err error) {
 	if id < 2 || id >= t.meta.pages {
 		return nil, damaged(id, "is not in the file")
 	}
-	page := make([]byte, t.meta.pageSize)
+	page = room
 	at := int64(id) * t.meta.pageSize
 	if _, err := t.file.ReadAt(page, at); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func killed(t *testing.T) (file []byte, m meta) {
 func pagesInUse(t *testing.T, file []byte, m meta) (branches, leaves []uint64) {
 	t.Helper()
 	tr := tree{file: bytes.NewReader(file), meta: m, seen: make([]uint64, m.pages/64+1)}
-	if err := tr.visit(m.root); err != nil {
+	if err := tr.visit(m.root, 0); err != nil {
 		t.Fatal(err)
 	}
 	for id := range m.pages {
