@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -172,6 +173,70 @@ func TestTableEncodeRefusesWhatJSONCannotSay(t *testing.T) {
 	_, err := table.Encode(map[string]any{"f": func() {}})
 	if err == nil || !strings.Contains(err.Error(), "test.any") {
 		t.Errorf("error %v, want one that names the table", err)
+	}
+}
+
+// nesting encodes a row while it is encoded itself, or fails, or panics.
+type nesting struct {
+	inner any
+	fail  error
+	bad   any
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (n nesting) MarshalJSON() ([]byte, error) {
+	if n.bad != nil {
+		panic(n.bad)
+	}
+	inner, err := kv.NewTable[any]("test.inner", 1).Encode(n.inner)
+	if err != nil || n.fail != nil {
+		return nil, errors.Join(err, n.fail)
+	}
+	return inner[2:], nil // after the version and the length
+}
+
+// The room that rows are encoded in is used again. No row has anything of another.
+func TestTableEncodesAsJSONDoes(t *testing.T) {
+	t.Parallel()
+	table := kv.NewTable[any]("test.any", 1)
+	encode := func(v any) (body []byte, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("%v", p)
+			}
+		}()
+		b, err := table.Encode(v)
+		if err != nil {
+			return nil, err
+		}
+		n, size := binary.Uvarint(b[1:])
+		if body = b[1+size:]; uint64(len(body)) != n || b[0] != 1 {
+			t.Errorf("%.20q: version %d, length %d of %d", b, b[0], n, len(body))
+		}
+		return body, nil
+	}
+	long := strings.Repeat("l", 100<<10)
+	for range 3 { // whichever of them comes after which
+		for _, v := range []any{"a", nil, 1.5, "<a&b>\u2028\n", "\xff", []byte("bytes"), long,
+			json.RawMessage(" [1, \"<\"] "),
+			nesting{inner: []string{"<", "in"}}, []any{"before", nesting{inner: "x"}, "after"},
+			[]any{long, nesting{inner: "x", fail: errTooOld}}, []any{"begun", nesting{bad: "panic"}},
+			func() {}} {
+			want, wantErr := []byte(nil), error(nil)
+			func() {
+				defer func() {
+					if p := recover(); p != nil {
+						wantErr = fmt.Errorf("%v", p)
+					}
+				}()
+				want, wantErr = json.Marshal(v)
+			}()
+			got, err := encode(v)
+			if !bytes.Equal(got, want) || (err == nil) != (wantErr == nil) ||
+				err != nil && !strings.HasSuffix(err.Error(), wantErr.Error()) {
+				t.Errorf("%.40q, %v; want %.40q, %v", got, err, want, wantErr)
+			}
+		}
 	}
 }
 
