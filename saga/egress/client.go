@@ -17,16 +17,16 @@ import (
 const (
 	// DefaultMaxIdlePerHost is how many idle connections one host may have: as many
 	// as were busy a moment ago, or a burst would make most of them anew.
-	DefaultMaxIdlePerHost = 256
+	DefaultMaxIdlePerHost = sendonce.DefaultMaxIdlePerHost
 	// DefaultIdleTimeout is below what servers keep idle connections for, so that
 	// they seldom close one just as it is used.
-	DefaultIdleTimeout = 4 * time.Second
+	DefaultIdleTimeout = sendonce.DefaultIdleTimeout
 	// DefaultDialTimeout bounds the look-up of a name and the connecting.
 	DefaultDialTimeout = 10 * time.Second
 	// DefaultTLSTimeout bounds a handshake.
-	DefaultTLSTimeout = 10 * time.Second
+	DefaultTLSTimeout = sendonce.DefaultTLSTimeout
 	// DefaultMaxHeader bounds the header of an answer, in bytes.
-	DefaultMaxHeader = 64 << 10
+	DefaultMaxHeader = sendonce.DefaultMaxHeader
 )
 
 // maxIdle bounds the idle connections to all hosts.
@@ -131,11 +131,11 @@ func (c *Client) transport(cfg Config, trust Trust) *sendonce.Transport {
 			Certificates:       ours,
 			ClientSessionCache: tls.NewLRUClientSessionCache(DefaultMaxIdlePerHost),
 		},
-		MaxIdlePerHost: cmp.Or(cfg.MaxIdlePerHost, DefaultMaxIdlePerHost),
+		MaxIdlePerHost: cfg.MaxIdlePerHost, // 0 is the default here too, and of the next three
 		MaxIdle:        maxIdle,
-		IdleTimeout:    cmp.Or(cfg.IdleTimeout, DefaultIdleTimeout),
-		TLSTimeout:     cmp.Or(cfg.TLSTimeout, DefaultTLSTimeout),
-		MaxHeader:      cmp.Or(cfg.MaxHeader, DefaultMaxHeader),
+		IdleTimeout:    cfg.IdleTimeout,
+		TLSTimeout:     cfg.TLSTimeout,
+		MaxHeader:      cfg.MaxHeader,
 	})
 }
 
