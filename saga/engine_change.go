@@ -24,6 +24,7 @@ type change struct {
 	reg    *registered  // nil when the definition is not there
 	m      *machine.Def // of reg, or what can be known without
 	raw    []byte       // the row as it was read; nil for a new run
+	in     kv.TableID   // where it was
 	was    machine.Status
 	noted  bool         // the history has another entry than the row
 	called bool         // call is to be made after the commit
@@ -42,15 +43,15 @@ type change struct {
 // under way is unknown from here on, and a run without its definition is held.
 func (e *Engine) edit(w kv.Writer, id string) (*change, error) {
 	key := runKey(id)
-	row, ok, err := runTable.Get(w, key)
-	if err != nil || !ok {
+	row, in, err := readRow(w, key)
+	if err != nil || row == nil {
 		return nil, err
 	}
-	r, err := decodeRun(id, row.Body)
+	r, err := decodeRun(id, row)
 	if err != nil {
 		return nil, err
 	}
-	c := &change{e: e, w: w, r: r, key: key, raw: row.Body, was: r.state.Status}
+	c := &change{e: e, w: w, r: r, key: key, raw: row, in: in, was: r.state.Status}
 	if c.reg, c.missing = e.definition(r); c.missing != nil {
 		c.m = unknownDef(&r.state)
 	} else {
@@ -299,12 +300,26 @@ func (c *change) save() error {
 	if err := c.index(to); err != nil {
 		return err
 	}
-	c.buf = r.encode(append(c.buf[:0], runVersion))
-	if err := c.w.Put(runTable.ID(), c.key, c.buf); err != nil {
+	if err := c.store(to); err != nil {
 		return err
 	}
 	c.announce(to)
 	return nil
+}
+
+// store writes the row of the run into the table it belongs to, and to no other.
+func (c *change) store(to class) error {
+	table := liveTable.ID()
+	if to == classEnded {
+		table = runTable.ID()
+	}
+	if c.raw != nil && c.in != table {
+		if err := c.w.Delete(c.in, c.key); err != nil {
+			return err
+		}
+	}
+	c.buf = c.r.encode(append(c.buf[:0], runVersion))
+	return c.w.Put(table, c.key, c.buf)
 }
 
 // setTimer sets the one timer of the run, if it is another than before.

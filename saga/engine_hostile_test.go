@@ -617,10 +617,10 @@ func TestRunsThatCannotBeReadHarmNoOther(t *testing.T) {
 		rows := map[string][]byte{}
 		err := s.store.Update(s.Context(), func(w kv.Writer) error {
 			for _, id := range []string{ids[0], ids[runs/2], ids[runs-1]} {
-				row, err := w.Get(runTable.ID(), runKey(id))
+				row, err := w.Get(liveTable.ID(), runKey(id))
 				if err == nil {
 					rows[id] = row
-					err = w.Put(runTable.ID(), runKey(id), row[:len(row)/2])
+					err = w.Put(liveTable.ID(), runKey(id), row[:len(row)/2])
 				}
 				if err != nil {
 					return err
@@ -649,7 +649,7 @@ func TestRunsThatCannotBeReadHarmNoOther(t *testing.T) {
 		}
 		err = s.store.Update(s.Context(), func(w kv.Writer) error { // mended
 			for id, row := range rows {
-				if err := w.Put(runTable.ID(), runKey(id), row); err != nil {
+				if err := w.Put(liveTable.ID(), runKey(id), row); err != nil {
 					return err
 				}
 			}

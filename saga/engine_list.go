@@ -246,6 +246,7 @@ func (q *Query) ids(rd kv.Reader) (iter.Seq2[string, error], error) {
 	case q.Definition != "":
 		scan(listTable, byDefinition.of(q.Definition))
 	default:
+		scan(liveTable.ID(), kv.Key{})
 		scan(runTable.ID(), kv.Key{})
 	}
 	return merged(of), nil

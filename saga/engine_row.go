@@ -10,16 +10,21 @@ import (
 	"onced/saga/machine"
 )
 
-// runVersion is that of the rows of runTable.
+// runVersion is that of the rows of runTable and liveTable.
 const runVersion = 2
+
+var runOptions = kv.TableOptions[runRow]{Codec: &kv.Codec[runRow]{
+	Append: func(dst []byte, r *runRow) []byte { return append(dst, r.Body...) },
+	Read:   func(body []byte, r *runRow) error { r.Body = body; return nil },
+}}
 
 // The tables of sagas.
 var (
-	// runTable has one row per run, under its id. Ids are ordered by time.
-	runTable = kv.NewTable("saga.run", runVersion, kv.TableOptions[runRow]{Codec: &kv.Codec[runRow]{
-		Append: func(dst []byte, r *runRow) []byte { return append(dst, r.Body...) },
-		Read:   func(body []byte, r *runRow) error { r.Body = body; return nil },
-	}})
+	// runTable has one row per run that has ended, under its id. Ids are ordered by time.
+	runTable = kv.NewTable("saga.run", runVersion, runOptions)
+	// liveTable has one row per run that has not ended, under its id. The row changes with
+	// each call, and in a table of few rows that writes fewer pages than among all runs.
+	liveTable = kv.NewTable("saga.live", runVersion, runOptions)
 	// keyTable has one row per business key, under (key, definition, principal), for
 	// ever.
 	keyTable = kv.NewTable("saga.key", 2, kv.TableOptions[keyRow]{
@@ -238,9 +243,20 @@ func (r *run) data() int {
 
 // loadRun reads a run; nil is none.
 func loadRun(rd kv.Reader, id string) (*run, error) {
-	row, ok, err := runTable.Get(rd, runKey(id))
-	if err != nil || !ok {
+	row, _, err := readRow(rd, runKey(id))
+	if err != nil || row == nil {
 		return nil, err
 	}
-	return decodeRun(id, row.Body)
+	return decodeRun(id, row)
+}
+
+// readRow reads the row of a run, and says in which table it is; nil is none.
+func readRow(rd kv.Reader, key kv.Key) (body []byte, in kv.TableID, err error) {
+	for _, t := range [...]kv.Table[runRow]{liveTable, runTable} {
+		row, ok, err := t.Get(rd, key)
+		if err != nil || ok {
+			return row.Body, t.ID(), err
+		}
+	}
+	return nil, "", nil
 }

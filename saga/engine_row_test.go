@@ -143,6 +143,17 @@ var damages = map[string]struct {
 	"not a row": {"saga.run", func(w kv.Writer, r *run) error {
 		return runTable.Put(w, runKey(r.id), runRow{Body: []byte("?")})
 	}},
+	"ended and going on": {"saga.live", func(w kv.Writer, r *run) error {
+		body := runRow{Body: r.encode(nil)}
+		return errors.Join(runTable.Delete(w, runKey(r.id)), liveTable.Put(w, runKey(r.id), body))
+	}},
+	"two rows": {"saga.live", func(w kv.Writer, r *run) error {
+		r.class, r.state.Status = classDue, machine.Running
+		return liveTable.Put(w, runKey(r.id), runRow{Body: r.encode(nil)})
+	}},
+	"going on and not a row": {"saga.live", func(w kv.Writer, _ *run) error {
+		return liveTable.Put(w, runKey("run_x"), runRow{Body: []byte("?")})
+	}},
 	"open twice": {"saga.open", func(w kv.Writer, r *run) error {
 		return w.Put(openTable, openKey(classDue, r.id), []byte{})
 	}},

@@ -13,6 +13,8 @@ func RunRules() []invariant.Rule {
 	return []invariant.Rule{
 		{Name: "saga.run", Why: "a run could be lost from sight, or be undone in part and say otherwise",
 			Check: invariant.Rows(runTable, checkRun)},
+		{Name: "saga.live", Why: "a run could be lost from sight, or go on after its end",
+			Check: invariant.Rows(liveTable, checkLive)},
 		{Name: "saga.open", Why: "a run could be taken up twice, or not at all",
 			Check: invariant.RawRows(openTable, checkOpen)},
 		{Name: "saga.list", Why: "a list could show what is not there",
@@ -43,6 +45,22 @@ func checkRun(rd kv.Reader, row kv.Row[runRow]) ([]string, error) {
 	v, err := rd.Get(table, key)
 	if err == nil && v == nil {
 		found = append(found, fmt.Sprintf("it is %s and has no row in %s", r.state.Status, table))
+	}
+	return found, err
+}
+
+// checkLive is checkRun for runs that have not ended, which are in no other table.
+func checkLive(rd kv.Reader, row kv.Row[runRow]) ([]string, error) {
+	found, err := checkRun(rd, row)
+	if err != nil {
+		return nil, err
+	}
+	if r, err := decodeRun("", row.Value.Body); err == nil && r.class == classEnded {
+		found = append(found, "it has ended and is among those that go on")
+	}
+	v, err := rd.Get(runTable.ID(), row.Key)
+	if err == nil && v != nil {
+		found = append(found, "it is among those that have ended too")
 	}
 	return found, err
 }
