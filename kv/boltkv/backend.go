@@ -22,7 +22,8 @@ const (
 	// A longer one stays out of the file, until Close or until it is short.
 	maxList = 64 << 10
 	// lookAtList and tryList are how many commits pass between two looks at the
-	// length of the list, while it is in the file and while it is not.
+	// length of the list, and at the root, while the list may be in the file and while
+	// it is too long.
 	lookAtList = 64
 	tryList    = 4096
 	// appendFill fills pages whose rows only ever come after those before.
@@ -37,14 +38,15 @@ type backend struct {
 
 	headroom int64 // the least size of the map
 
-	commits int  // until the next look at the free list
+	commits int  // until the next look at the file
 	long    bool // the free list is too long to be in the file
+	split   bool // the root is to be made one page
 	broken  bool // a commit failed: nothing more is written
 }
 
 func newBackend(f *opened, log *slog.Logger) *backend {
 	b := &backend{db: f.db, file: f.file, log: log, headroom: f.headroom}
-	b.chooseList()
+	b.look()
 	return b
 }
 
@@ -79,12 +81,18 @@ func (b *backend) Commit(changes []group.Change) (uint64, error) {
 		}
 		changes = changes[n:]
 	}
+	if b.split {
+		b.split = false
+		if err := joinRoot(tx); err != nil {
+			return 0, err
+		}
+	}
 	version := uint64(tx.ID())
 	if err := tx.Commit(); err != nil {
 		return 0, err
 	}
 	b.broken = false
-	b.chooseList()
+	b.look()
 	return version, nil
 }
 
@@ -118,8 +126,9 @@ func growthStep(size int64) int {
 	return int(min(max(size/8, 1<<20), 16<<20))
 }
 
-// chooseList decides now and then whether the next commits write the free list.
-func (b *backend) chooseList() {
+// look decides now and then whether the next commits write the free list, and whether
+// the next one joins the pages of the root. An error here will be met by the commit too.
+func (b *backend) look() {
 	b.commits--
 	if b.commits > 0 {
 		return
@@ -129,9 +138,16 @@ func (b *backend) chooseList() {
 		return
 	}
 	b.commits = lookAtList
-	n, err := b.listBytes()
+	m, _, err := newestMeta(b.file)
+	if err != nil {
+		return
+	}
+	if split, err := rootIsSplit(b.file, m); err == nil {
+		b.split = split
+	}
+	n, err := b.listBytes(m)
 	if err != nil || n <= maxList {
-		return // an error here will be met by the commit too
+		return
 	}
 	b.commits, b.long = tryList, true
 	if b.log != nil {
@@ -140,10 +156,9 @@ func (b *backend) chooseList() {
 }
 
 // listBytes returns the length of the free list as the last commit wrote it.
-func (b *backend) listBytes() (int64, error) {
-	m, _, err := newestMeta(b.file)
-	if err != nil || m.list == noList {
-		return 0, err
+func (b *backend) listBytes(m meta) (int64, error) {
+	if m.list == noList {
+		return 0, nil
 	}
 	var head [pageHeader]byte
 	if _, err := b.file.ReadAt(head[:], int64(m.list)*m.pageSize); err != nil {
