@@ -187,7 +187,8 @@ func BenchmarkRunSize(b *testing.B) {
 		}
 		wg.Wait()
 		bytes, rows := 0, 0
-		for _, t := range []kv.TableID{"saga.run", "saga.key", "saga.open", "saga.expiry", "saga.correction",
+		for _, t := range []kv.TableID{"saga.run", "saga.live", "saga.key", "saga.open",
+			"saga.expiry", "saga.correction",
 			"feed.entry", "feed.once", "feed.meta", "timer.due", "timer.moved"} {
 			for e, err := range kv.Pages(b.Context(), x.store, t, kv.Range{}, 0) {
 				if err != nil {

@@ -3,6 +3,7 @@ package sendonce
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -115,12 +116,20 @@ func (c *conn) exchange(ctx context.Context, r *http.Request) (*http.Response, F
 	switch {
 	case c.wire.taken == before:
 		return nil, NotSent, endOf(ctx, err)
-	case c.got:
+	case c.got || c.spoke(err):
 		return nil, Answered, endOf(ctx, err)
 	case reused && !ours && ctx.Err() == nil:
 		return nil, Broke, err
 	}
 	return nil, Sent, endOf(ctx, err)
+}
+
+// spoke reports that err is an alert of the callee's that came when both sides were ready.
+// With TLS 1.3 this side is ready first, and what the callee says may be about the greeting.
+func (c *conn) spoke(err error) bool {
+	op, alert := errors.AsType[*net.OpError](err)
+	over, isTLS := c.Conn.(*tls.Conn)
+	return alert && op.Op == "remote error" && isTLS && over.ConnectionState().Version < tls.VersionTLS13
 }
 
 // closes reports that r asks for its connection to be closed.

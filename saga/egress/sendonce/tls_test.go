@@ -235,3 +235,49 @@ func TestRefusedAtLength(t *testing.T) {
 		t.Errorf("fate %d", fate)
 	}
 }
+
+// TestAlerts: what the callee says by an alert after it has read the request is no greeting
+// that failed, where the version of TLS lets that be told.
+func TestAlerts(t *testing.T) {
+	id := newIdentity(t)
+	for version, want := range map[uint16]Fate{tls.VersionTLS12: Answered, tls.VersionTLS13: Sent} {
+		arrived := make(chan string, 1)
+		s := serve(t, func(_ int, raw net.Conn, _ *bufio.Reader) {
+			spoiled := &spoiled{Conn: raw}
+			c := tls.Server(spoiled, id.server(version))
+			r := bufio.NewReader(c)
+			if _, body, err := readRequest(r); err == nil {
+				arrived <- body
+			}
+			spoiled.now = true
+			_, err := r.ReadByte() // it answers by an alert that the record is not genuine
+			if err == nil {
+				t.Error("the record was taken")
+			}
+			hold(raw)
+		})
+		tr := newTransport(t, Config{TLS: id.client()})
+		r := request(t, "POST", "https://"+s.Addr().String()+"/", "b")
+		err := tr.fails(t.Context(), t, r, want)
+		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "remote error" {
+			t.Errorf("%v", err)
+		}
+		if body := wait(t, arrived, "the request"); body != "b" {
+			t.Errorf("%q arrived", body)
+		}
+	}
+}
+
+// spoiled is a connection on which a record comes that its other side has not sent.
+type spoiled struct {
+	net.Conn
+	now bool
+}
+
+// Read implements [io.Reader].
+func (s *spoiled) Read(p []byte) (int, error) {
+	if !s.now {
+		return s.Conn.Read(p)
+	}
+	return copy(p, append([]byte{23, 3, 3, 0, 40}, make([]byte, 40)...)), nil
+}

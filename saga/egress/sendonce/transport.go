@@ -61,7 +61,8 @@ const (
 	// byte of an answer. A callee that closes idle connections does that, and so does one
 	// that dies at work.
 	Broke
-	// Answered: an answer began, which broke off or is none. The callee has the request, or
+	// Answered: an answer began, which broke off or is none, or the callee broke off by an
+	// alert of TLS 1.2, which comes when its greeting is over. The callee has the request, or
 	// speaks without being asked.
 	Answered
 	// NotSent: nothing of it was handed to a connection, and nothing will be.
