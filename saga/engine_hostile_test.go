@@ -599,6 +599,50 @@ func TestAHostThatHangsLeavesRoomForOthers(t *testing.T) {
 	})
 }
 
+// Runs of a store that was written before they had a table of their own go on, are listed
+// once, and move.
+func TestRunsThatGoOnAreFoundAmongThoseThatEnded(t *testing.T) {
+	inTill(t, fourSteps, func(t *testing.T, s *till) {
+		s.stop()
+		s.prepare()
+		var ids []string
+		for i := range 5 {
+			st, err := s.engine.Start(s.Context(), s.def(), fmt.Sprint(i), theOrder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, st.Run)
+		}
+		err := s.store.Update(s.Context(), func(w kv.Writer) error {
+			for _, id := range ids[1:] {
+				row, err := w.Get(liveTable.ID(), runKey(id))
+				if err == nil {
+					err = errors.Join(w.Put(runTable.ID(), runKey(id), row), liveTable.Delete(w, runKey(id)))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page, _, err := s.engine.List(s.Context(), Query{}); err != nil || len(page) != len(ids) {
+			t.Errorf("%d runs are listed, %v", len(page), err)
+		}
+		s.plan["voucher"] = []string{"retry=1m"} // a change that is no end
+		s.boot()
+		pass(time.Hour)
+		if n := len(s.stands["order"]); n != len(ids) {
+			t.Errorf("%d orders", n)
+		}
+		if page, _, err := s.engine.List(s.Context(), Query{}); err != nil || len(page) != len(ids) {
+			t.Errorf("%d runs are listed at the end, %v", len(page), err)
+		}
+	})
+}
+
 // Of many open runs the rows of some cannot be read. The others go on, acts on many
 // included, and nothing is tried without end.
 func TestRunsThatCannotBeReadHarmNoOther(t *testing.T) {
