@@ -140,7 +140,7 @@ func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
 				return err
 			}
 		case machine.EffectContradict:
-			if err := c.contradict(x, ev.Outcome); err != nil {
+			if err := c.contradict(x, &ev); err != nil {
 				return err
 			}
 		case machine.EffectCorrect:

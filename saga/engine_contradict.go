@@ -1,7 +1,9 @@
 package saga
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
 	"time"
 
 	"onced/kv"
@@ -9,14 +11,17 @@ import (
 	"onced/saga/machine"
 )
 
-// Contradiction is a word about a step that came after the end of its run and denies
-// it: a refusal in a run that is completed, a success where a person has closed the run
-// without knowing. Nothing can be done for it by itself, and the run stays as it is.
+// Contradiction is a word about a step that denies what is known of it, and that nothing
+// can be done for by itself; the run stays as it is. It is a refusal in a run that is
+// completed, a success where a person has closed the run without knowing, or at any time
+// a second success by signal with other data than the first, such as another charge.
 type Contradiction struct {
 	// Outcome is the word: done or refused.
 	Outcome machine.Outcome
 	// At is when it came first.
 	At time.Time
+	// Data is what came with it, JSON, or nil.
+	Data []byte
 }
 
 // contradictionTable keeps the words that deny the end of a run, under (run, step).
@@ -25,10 +30,12 @@ var contradictionTable = kv.NewTable[contradictionRow]("saga.contradiction", 1)
 type contradictionRow struct {
 	Outcome machine.Outcome `json:"o"`
 	At      time.Time       `json:"at"`
+	Data    json.RawMessage `json:"d,omitempty"`
 }
 
-// contradict keeps a word that contradicts the run's end, and tells of it, once.
-func (c *change) contradict(x *machine.Effect, said machine.Outcome) error {
+// contradict keeps a word that contradicts what is known, and tells of it, once. Of several
+// about a step the last is kept.
+func (c *change) contradict(x *machine.Effect, ev *machine.Event) error {
 	n := c.r.notice()
 	n.Step, n.Reason = c.r.state.Steps[x.Step].Name, x.Text
 	data, err := json.Marshal(n)
@@ -36,17 +43,18 @@ func (c *change) contradict(x *machine.Effect, said machine.Outcome) error {
 		return err
 	}
 	_, added, err := c.e.cfg.Feed.AppendOnce(c.w, feed.Event{ID: feed.DerivedID("run", c.r.id,
-		"contradicted", n.Step, x.Text), Type: "run.contradicted", Subject: c.r.id, Data: data})
+		"contradicted", n.Step, x.Text, string(ev.Data)), Type: "run.contradicted", Subject: c.r.id, Data: data})
 	if err != nil || !added {
 		return err
 	}
-	e := c.e
+	e, said := c.e, ev.Outcome
 	c.w.OnCommit(func() {
-		e.cfg.Logger.Warn("saga: a word contradicts the end of a run; a person has to look at it",
+		e.cfg.Logger.Warn("saga: a word contradicts what is known of a run; a person has to look at it",
 			"run", n.Run, "definition", n.Definition, "step", n.Step, "status", n.Status,
-			"said", said.String())
+			"said", said.String(), "why", n.Reason)
 	})
-	return contradictionTable.Put(c.w, correctionKey(n.Run, n.Step), contradictionRow{said, c.w.Now()})
+	row := contradictionRow{Outcome: said, At: c.w.Now(), Data: ev.Data}
+	return contradictionTable.Put(c.w, correctionKey(n.Run, n.Step), row)
 }
 
 // contradicted reads what denies the end of the run about a step.
@@ -58,7 +66,7 @@ func (v *RunView) contradicted(rd kv.Reader, step string) error {
 	if v.Contradictions == nil {
 		v.Contradictions = map[string]Contradiction{}
 	}
-	v.Contradictions[step] = Contradiction(row)
+	v.Contradictions[step] = Contradiction{row.Outcome, row.At, row.Data}
 	return nil
 }
 
@@ -73,4 +81,21 @@ func (e *Engine) Awaits(v *RunView, step string) (awaits, known bool) {
 		return false, false
 	}
 	return d.m.Steps[i].Await, true
+}
+
+// sameJSON reports that two documents say the same, whatever their spaces and the order of
+// their members.
+func sameJSON(a, b []byte) bool {
+	read := func(b []byte) (v any, err error) {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.UseNumber()
+		err = d.Decode(&v)
+		return v, err
+	}
+	x, err := read(a)
+	if err != nil {
+		return false
+	}
+	y, err := read(b)
+	return err == nil && reflect.DeepEqual(x, y)
 }

@@ -126,3 +126,38 @@ func TestAwaitsIsOfTheRunsOwnVersion(t *testing.T) {
 		}
 	})
 }
+
+// A second success that names another charge is kept and told of, while the run goes on and
+// when it has ended; the same one in other words is not.
+func TestASecondSuccessWithOtherDataIsToldOf(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		id := s.started()
+		settle()
+		say := func(data string) {
+			err := s.engine.Signal(s.Context(), Signal{Run: id, Step: "charge", Data: []byte(data)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			settle()
+		}
+		say(`{"id":"ch_1","n":1}`)
+		s.wantStatus(id, machine.Completed)
+		say(`{ "n": 1, "id": "ch_1" }`)
+		if c := s.view(id).Contradictions; c != nil {
+			t.Fatalf("it is denied by %v", c)
+		}
+		say(`{"id":"ch_2","n":1}`)
+		say(`{"id":"ch_2","n":1}`)
+		c := s.view(id).Contradictions["charge"]
+		if c.Outcome != machine.OutcomeDone || string(c.Data) != `{"id":"ch_2","n":1}` {
+			t.Errorf("what denies it is %s with %s", c.Outcome, c.Data)
+		}
+		if got := s.events(); got != "run.completed run.contradicted" {
+			t.Errorf("told are %s", got)
+		}
+		say(`{"id":"ch_3","n":1}`)
+		if c := s.view(id).Contradictions["charge"]; string(c.Data) != `{"id":"ch_3","n":1}` {
+			t.Errorf("then it is %s", c.Data)
+		}
+	})
+}

@@ -631,8 +631,15 @@ func TestRunsThatGoOnAreFoundAmongThoseThatEnded(t *testing.T) {
 		if page, _, err := s.engine.List(s.Context(), Query{}); err != nil || len(page) != len(ids) {
 			t.Errorf("%d runs are listed, %v", len(page), err)
 		}
-		s.plan["voucher"] = []string{"retry=1m"} // a change that is no end
+		s.plan["voucher"] = []string{"retry=1m", "retry=1m", "retry=1m", "retry=1m", "retry=1m"}
 		s.boot()
+		pass(time.Second) // a change that is no end
+		for _, id := range ids {
+			live, ended := s.row(liveTable, id), s.row(runTable, id)
+			if !live || ended {
+				t.Errorf("a row among those that go on: %v, among those that ended: %v", live, ended)
+			}
+		}
 		pass(time.Hour)
 		if n := len(s.stands["order"]); n != len(ids) {
 			t.Errorf("%d orders", n)
@@ -641,6 +648,20 @@ func TestRunsThatGoOnAreFoundAmongThoseThatEnded(t *testing.T) {
 			t.Errorf("%d runs are listed at the end, %v", len(page), err)
 		}
 	})
+}
+
+// row reports whether a table has a row of the run.
+func (s *till) row(table kv.Table[runRow], id string) (there bool) {
+	s.Helper()
+	err := s.store.View(s.Context(), func(rd kv.Reader) error {
+		v, err := rd.Get(table.ID(), runKey(id))
+		there = v != nil
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return there
 }
 
 // Of many open runs the rows of some cannot be read. The others go on, acts on many

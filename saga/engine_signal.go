@@ -37,9 +37,11 @@ type Signal struct {
 
 // Signal takes in a signal. It may come before the reply of the action, twice, late,
 // or contradict an earlier one: early ones are kept, the second of two equal ones
-// changes nothing, a success of what was undone opens a correction, and after a
-// contradiction the run waits for a person. The error is [ErrNoRun] or an
-// [InputError], or the store's; then the sender must send it again.
+// changes nothing, a success of what was undone opens a correction, which knows the data
+// that came with it, and after a contradiction the run waits for a person. A second
+// success with other data is told of and changes nothing, see [Contradiction]. About an
+// action that has not been sent nothing is taken. The error is [ErrNoRun], an [InputError]
+// or a [machine.Error], or the store's; then the sender must send it again.
 func (e *Engine) Signal(ctx context.Context, s Signal) error {
 	err := e.store.Update(ctx, func(w kv.Writer) error { return e.SignalTx(w, s) })
 	e.inDoubt(ctx, err)
@@ -79,6 +81,9 @@ func (e *Engine) SignalTx(w kv.Writer, s Signal) error {
 		Data: s.Data, Text: cut(s.Reason, maxError), At: s.At}
 	if ev.Step < 0 {
 		return &InputError{Field: "step", Problem: fmt.Sprintf("%q is none of %s", s.Step, c.r.def)}
+	}
+	if known := c.r.state.Steps[ev.Step].SignalData; sameJSON(known, s.Data) {
+		ev.Data = known // in the same words
 	}
 	c.who = s.Actor
 	if s.Refused {

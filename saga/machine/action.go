@@ -275,7 +275,15 @@ func (m *move) markIt(i int) string {
 		not = "it counts as refused"
 	}
 	return "find out and mark it as done or not done: after mark_done " + done +
-		", after mark_not_done " + not
+		", after mark_not_done " + not + m.until()
+}
+
+// until says that what a person decides holds only up to the deadline.
+func (m *move) until() string {
+	if m.s.Back || m.s.Deadline.IsZero() || committed(m.def, m.s) {
+		return ""
+	}
+	return "; from its deadline on, " + m.s.Deadline.UTC().Format(time.RFC3339) + ", it is undone after either"
 }
 
 // maySend reports that an unknown step can be resolved by sending it again.

@@ -182,6 +182,9 @@ func (m *move) settle() {
 	if m.s.Status.Terminal() {
 		return
 	}
+	if m.pivotBefore(len(m.s.Steps)) {
+		m.s.Deadline = time.Time{} // it is not undone any more
+	}
 	m.s.Status = Running
 	if m.s.Back {
 		m.s.Status = Compensating

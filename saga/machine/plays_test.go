@@ -358,9 +358,49 @@ var plays = map[string]string{
 	"a signal before the reply is kept": `
 		step a undo await
 		step b
-		0s signal a done  -> running a=ready action:a
+		0s signal a done  -> error has not been sent
 		0s begin          -> running a=started call:action:a#1
-		0s result done    -> running a=done b=ready action:b`,
+		0s signal a done  -> running a=started
+		0s signal b done  -> error has not been sent
+		0s result done    -> running a=done b=ready action:b
+		0s signal b done  -> error has not been sent`,
+
+	"a second success that names something else is told of": `
+		step a undo await
+		step b
+		0s begin               -> running a=started call:action:a#1
+		0s result done         -> running a=waiting
+		1s signal a done out=x -> running a=done b=ready action:b
+		1s signal a done out=x -> running a=done b=ready action:b
+		1s signal a done       -> running a=done b=ready action:b
+		1s signal a done out=y -> running a=done b=ready action:b contradict:a
+		2s begin               -> running a=done b=started call:action:b#1
+		2s result done         -> completed a=done b=done tell
+		3s signal a done out=x -> completed a=done b=done
+		3s signal a done out=y -> completed a=done b=done contradict:a`,
+
+	"a second success with other data is told of after the run was undone": `
+		step a undo await
+		step b
+		0s begin               -> running a=started call:action:a#1
+		0s result done         -> running a=waiting
+		1s signal a done out=x -> running a=done b=ready action:b
+		1s begin               -> running a=done b=started call:action:b#1
+		1s result refused      -> compensating a=done/due b=refused undo:a
+		1s begin               -> compensating a=done/started b=refused call:undo:a#1
+		1s result done         -> compensated a=done/done b=refused tell
+		3s signal a done out=x -> compensated a=done/done b=refused
+		3s signal a done out=y -> compensated a=done/done b=refused contradict:a`,
+
+	"behind the point of no return there is no deadline": `
+		deadline 10s
+		step a pivot
+		step b undo
+		0s  begin         -> running a=started call:action:a#1
+		0s  result done   -> running a=done b=ready action:b
+		0s  begin         -> running a=done b=started call:action:b#1
+		0s  result retry  -> running a=done b=ready action:b@1s
+		20s wake          -> running a=done b=ready action:b@1s`,
 
 	"a signal during the call decides when the call ends": `
 		step a undo await

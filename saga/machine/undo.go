@@ -1,6 +1,9 @@
 package machine
 
-import "time"
+import (
+	"bytes"
+	"time"
+)
 
 func (m *move) beginUndo(i int) {
 	_, st := m.at(i)
@@ -110,7 +113,17 @@ func (m *move) signal(i int) {
 		m.failf("a signal says done or refused")
 		return
 	}
+	if m.unsent(i) {
+		m.failf("step %s has not been sent, so nothing can be known of it yet; send the signal again "+
+			"when it has been", st.Name)
+		return
+	}
 	first := st.Signal == OutcomeUnknown
+	if m.another(i) {
+		m.note(NoteConflict, i, "done by signal again, with other data")
+		m.effects = append(m.effects, Effect{Kind: EffectContradict, Step: i,
+			Text: "step " + st.Name + " was done again, with other data: it may have happened twice"})
+	}
 	if !first && st.Signal != ev.Outcome {
 		m.conflict(i)
 		return
@@ -132,6 +145,22 @@ func (m *move) signal(i int) {
 	case st.Status == Done:
 		m.conflict(i)
 	}
+}
+
+// unsent reports that the action of step i has not left this program, in this round: a
+// word about it is about something else.
+func (m *move) unsent(i int) bool {
+	step, st := m.at(i)
+	return !step.NoAction && st.Sends == 0 && (st.Status == Pending || st.Status == Ready) && !m.s.Back &&
+		m.def.Restored.IsZero()
+}
+
+// another reports a second success by signal that names something else than the first, such
+// as another charge.
+func (m *move) another(i int) bool {
+	_, st := m.at(i)
+	return m.ev.Kind == Signal && m.ev.Outcome == OutcomeDone && st.Signal == OutcomeDone &&
+		m.ev.Data != nil && st.SignalData != nil && !bytes.Equal(m.ev.Data, st.SignalData)
 }
 
 // keepData keeps what came with a signal. Of a step that has ended without its signal,
@@ -166,7 +195,7 @@ func (m *move) conflict(i int) {
 	}
 	if st.Undo == UndoNone && st.Status != Refused && st.Status != Skipped {
 		m.hold(HoldContradiction, i, "step "+st.Name+" was reported as done, and then as refused; find "+
-			"out: retry goes on with it as done, mark_not_done takes it as refused")
+			"out: retry goes on with it as done, mark_not_done takes it as refused"+m.until())
 	}
 }
 
@@ -238,6 +267,10 @@ func (m *move) late() {
 	case !success:
 	case m.s.Status == Compensated && ev.Outcome == OutcomeDone && m.needsCorrection(i):
 		m.effects = append(m.effects, Effect{Kind: EffectCorrect, Step: i})
+	case m.another(i):
+		text := "step " + m.s.Steps[i].Name + " was done again, with other data, as became known after the " +
+			"run had ended: it may have happened twice"
+		m.effects = append(m.effects, Effect{Kind: EffectContradict, Step: i, Text: text})
 	case m.contradicts(i):
 		text := "step " + m.s.Steps[i].Name + " was " + ev.Outcome.String() +
 			", as became known after the run had ended"
@@ -294,6 +327,7 @@ func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
 		*st = StepState{Name: st.Name, Output: st.Output, SignalData: data, Sends: st.Sends}
 	}
 	st := &next.Steps[i]
+	m.learn(st)
 	if st.UndoneAt.IsZero() {
 		st.Undo = UndoNone
 		m.happened(i)
@@ -303,4 +337,23 @@ func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
 	m.settle()
 	m.tell(&State{})
 	return next, m.effects
+}
+
+// learn takes in what came with the success that a correction is about: that is what has
+// to be undone, and not what was known before.
+func (m *move) learn(st *StepState) {
+	if m.ev.Kind != Signal {
+		if m.ev.Data != nil {
+			st.Output = m.ev.Data
+		}
+		if st.Signal == OutcomeRefused {
+			st.Signal, st.SignalData = OutcomeUnknown, nil
+		}
+		return
+	}
+	if m.ev.Data != nil || st.Signal == OutcomeRefused {
+		st.SignalData = m.ev.Data
+	}
+	st.Signal = OutcomeDone
+	m.note(NoteSignal, m.ev.Step, withReason(OutcomeDone.String(), m.ev.Text))
 }
