@@ -20,7 +20,7 @@ import (
 )
 
 // schemaVersion is the version of the file's layout this program writes.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // application is the id in the file's own bucket.
 const application = "onced"

@@ -349,7 +349,7 @@ func snapshots(t *testing.T, path string) []string {
 
 func TestMigrationRunsTheStepsInOrderAfterASnapshot(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, Options{})
+	s := openTest(t, Options{schema: 1})
 	path := s.Path()
 	put(t, s, "steps", "")
 	closeStore(t, s)
@@ -366,7 +366,7 @@ func TestMigrationRunsTheStepsInOrderAfterASnapshot(t *testing.T) {
 	if len(kept) != 1 || !strings.HasPrefix(kept[0], path+".schema1.") {
 		t.Fatalf("beside the file: %v", kept)
 	}
-	s = openAt(t, kept[0], Options{})
+	s = openAt(t, kept[0], Options{schema: 1})
 	wantRow(t, s, "steps", "")
 	wantSound(t, s)
 	closeStore(t, s)
@@ -374,7 +374,7 @@ func TestMigrationRunsTheStepsInOrderAfterASnapshot(t *testing.T) {
 
 func TestMigrationResumesAfterAFailureBetweenSteps(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, Options{})
+	s := openTest(t, Options{schema: 1})
 	path := s.Path()
 	put(t, s, "steps", "")
 	closeStore(t, s)
@@ -406,7 +406,7 @@ func TestMigrationResumesAfterAFailureBetweenSteps(t *testing.T) {
 // A folder stands where the copy would be written.
 func TestMigrationNeedsItsSnapshotAndAllSteps(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, Options{})
+	s := openTest(t, Options{schema: 1})
 	put(t, s, "steps", "")
 	closeStore(t, s)
 	before, _ := os.ReadFile(s.Path())
@@ -427,5 +427,23 @@ func TestMigrationNeedsItsSnapshotAndAllSteps(t *testing.T) {
 	}
 	if after, _ := os.ReadFile(s.Path()); !bytes.Equal(after, before) {
 		t.Error("the file was changed")
+	}
+}
+
+// A file of each version before this one is opened, and those who wrote it do not open it
+// again.
+func TestFilesOfEarlierVersionsAreMigrated(t *testing.T) {
+	t.Parallel()
+	for version := uint64(1); version < schemaVersion; version++ {
+		s := openTest(t, Options{schema: version})
+		put(t, s, "a", "1")
+		closeStore(t, s)
+		path := s.Path()
+		s = openAt(t, path, Options{})
+		wantRow(t, s, "a", "1")
+		closeStore(t, s)
+		if _, err := Open(t.Context(), path, &Options{schema: version}); !errors.Is(err, kv.ErrNewer) {
+			t.Errorf("version %d: error %v, want kv.ErrNewer", version, err)
+		}
 	}
 }

@@ -34,7 +34,9 @@
 //
 //   - An [Error] whose Sent is false proves that the callee did not get the request:
 //     the name did not resolve, the address was refused here or there, TLS failed,
-//     our certificate was not accepted. From then on nothing of it will be sent.
+//     our certificate was not accepted. From then on nothing of it will be sent. With
+//     TLS 1.3 the last is the callee's word: one that asks for our certificate looks at
+//     it before it reads, unless it is broken.
 //   - Redirects are not followed; they are the answer. There is no proxy from the
 //     environment, no cookie, and no decompression.
 //   - TLS is verified, at least version 1.2, with the system's authorities and

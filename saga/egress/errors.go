@@ -134,7 +134,8 @@ func newError(r *http.Request, fate sendonce.Fate, err error) *Error {
 	if e.Kind == OurCertificate && fate == sendonce.Sent {
 		// With TLS 1.3 our side is ready before theirs: the request is out when they
 		// say so. They have not read it, for the handshake is not over for them. It is over
-		// when the connection was used before, an answer began, or they speak TLS 1.2.
+		// when the connection was used before, an answer began, they speak TLS 1.2, or never
+		// asked for a certificate.
 		e.Sent = false
 	}
 	return e

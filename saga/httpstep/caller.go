@@ -132,7 +132,7 @@ func (c *Caller) outcomesOf(req *Request) *Outcomes {
 }
 
 func (c *Caller) alarm(ctx context.Context, a Alarm) {
-	c.cfg.Logger.ErrorContext(ctx, "a callee does not accept our credentials; nothing was done",
+	c.cfg.Logger.ErrorContext(ctx, "a callee does not accept our credentials",
 		"host", a.Host, "status", a.Status)
 	if c.cfg.Alarm != nil {
 		c.cfg.Alarm(ctx, a)

@@ -283,7 +283,8 @@ func (m *move) until() string {
 	if m.s.Back || m.s.Deadline.IsZero() || committed(m.def, m.s) {
 		return ""
 	}
-	return "; from its deadline on, " + m.s.Deadline.UTC().Format(time.RFC3339) + ", it is undone after either"
+	return "; from its deadline on, " + m.s.Deadline.UTC().Format(time.RFC3339) +
+		", it is undone after either"
 }
 
 // maySend reports that an unknown step can be resolved by sending it again.

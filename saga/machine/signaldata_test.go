@@ -108,7 +108,8 @@ func TestACorrectionKnowsWhatCameWithTheSuccess(t *testing.T) {
 	}
 	s, _ := Correction(&p.def, p.state, Event{Kind: Result, Outcome: OutcomeDone, Data: []byte("reply")},
 		p.base.Add(9*time.Second))
-	if st := &s.Steps[0]; string(st.Output) != "reply" || st.SignalData != nil || st.Signal != OutcomeUnknown {
+	st := &s.Steps[0]
+	if string(st.Output) != "reply" || st.SignalData != nil || st.Signal != OutcomeUnknown {
 		t.Errorf("a late reply: output %q, data %q, signal %s", st.Output, st.SignalData, st.Signal)
 	}
 }

@@ -29,6 +29,7 @@ type conn struct {
 	left      int64   // bytes of the answer's header that may still come
 	got       bool    // a byte of the answer is there
 	used      bool    // it has carried a request before
+	asked     bool    // the callee wanted to see our certificate
 	failed    error   // of a write
 	one       [1]byte // see over
 	idleAt    uint64  // Transport.swept when it became idle
@@ -124,12 +125,14 @@ func (c *conn) exchange(ctx context.Context, r *http.Request) (*http.Response, F
 	return nil, Sent, endOf(ctx, err)
 }
 
-// spoke reports that err is an alert of the callee's that came when both sides were ready.
-// With TLS 1.3 this side is ready first, and what the callee says may be about the greeting.
+// spoke reports that err is an alert of the callee's that is not about the greeting. With
+// TLS 1.3 this side is ready first: the other has still to look at our certificate, if it
+// has asked for one.
 func (c *conn) spoke(err error) bool {
 	op, alert := errors.AsType[*net.OpError](err)
 	over, isTLS := c.Conn.(*tls.Conn)
-	return alert && op.Op == "remote error" && isTLS && over.ConnectionState().Version < tls.VersionTLS13
+	return alert && op.Op == "remote error" && isTLS &&
+		(!c.asked || over.ConnectionState().Version < tls.VersionTLS13)
 }
 
 // closes reports that r asks for its connection to be closed.

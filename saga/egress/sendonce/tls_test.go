@@ -240,12 +240,22 @@ func TestRefusedAtLength(t *testing.T) {
 // that failed, where the version of TLS lets that be told.
 func TestAlerts(t *testing.T) {
 	id := newIdentity(t)
-	for version, want := range map[uint16]Fate{tls.VersionTLS12: Answered, tls.VersionTLS13: Sent} {
+	for _, c := range []struct {
+		version uint16
+		asks    tls.ClientAuthType
+		want    Fate
+	}{
+		{tls.VersionTLS12, tls.NoClientCert, Answered},
+		{tls.VersionTLS12, tls.RequestClientCert, Answered},
+		{tls.VersionTLS13, tls.NoClientCert, Answered},
+		{tls.VersionTLS13, tls.RequestClientCert, Sent},
+	} {
 		arrived := make(chan string, 1)
 		s := serve(t, func(_ int, raw net.Conn, _ *bufio.Reader) {
 			spoiled := &spoiled{Conn: raw}
-			c := tls.Server(spoiled, id.server(version))
-			r := bufio.NewReader(c)
+			cfg := id.server(c.version)
+			cfg.ClientAuth = c.asks
+			r := bufio.NewReader(tls.Server(spoiled, cfg))
 			if _, body, err := readRequest(r); err == nil {
 				arrived <- body
 			}
@@ -258,7 +268,7 @@ func TestAlerts(t *testing.T) {
 		})
 		tr := newTransport(t, Config{TLS: id.client()})
 		r := request(t, "POST", "https://"+s.Addr().String()+"/", "b")
-		err := tr.fails(t.Context(), t, r, want)
+		err := tr.fails(t.Context(), t, r, c.want)
 		if op, ok := errors.AsType[*net.OpError](err); !ok || op.Op != "remote error" {
 			t.Errorf("%v", err)
 		}

@@ -62,8 +62,9 @@ const (
 	// that dies at work.
 	Broke
 	// Answered: an answer began, which broke off or is none, or the callee broke off by an
-	// alert of TLS 1.2, which comes when its greeting is over. The callee has the request, or
-	// speaks without being asked.
+	// alert of TLS that was about nothing of its greeting: with TLS 1.2, or with TLS 1.3
+	// when it had not asked for a certificate. The callee has the request, or speaks without
+	// being asked.
 	Answered
 	// NotSent: nothing of it was handed to a connection, and nothing will be.
 	NotSent
@@ -229,7 +230,7 @@ func (t *Transport) dial(ctx context.Context, at origin) (*conn, error) {
 	wire := newWire(raw)
 	c := &conn{transport: t, at: at, wire: wire, Conn: wire}
 	if at.tls {
-		c.Conn, err = t.handshake(ctx, wire, host)
+		c.Conn, err = t.handshake(ctx, c, host)
 	}
 	if err == nil {
 		err = ctx.Err() // it may have ended just before the request
@@ -242,14 +243,36 @@ func (t *Transport) dial(ctx context.Context, at origin) (*conn, error) {
 	return c, nil
 }
 
-func (t *Transport) handshake(ctx context.Context, wire net.Conn, host string) (net.Conn, error) {
+func (t *Transport) handshake(ctx context.Context, c *conn, host string) (net.Conn, error) {
 	cfg := t.cfg.TLS.Clone()
 	cfg.ServerName = cmp.Or(cfg.ServerName, host)
 	cfg.NextProtos = []string{"http/1.1"}
+	choose := cfg.GetClientCertificate
+	if choose == nil {
+		choose = certificateOf(cfg.Certificates)
+	}
+	cfg.GetClientCertificate = func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		c.asked = true
+		return choose(info)
+	}
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.TLSTimeout)
 	defer cancel()
-	conn := tls.Client(wire, cfg)
+	conn := tls.Client(c.wire, cfg)
 	return conn, conn.HandshakeContext(ctx)
+}
+
+// certificateOf chooses as crypto/tls does: the first that the callee may take, or none.
+func certificateOf(
+	all []tls.Certificate,
+) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		for i := range all {
+			if info.SupportsCertificate(&all[i]) == nil {
+				return &all[i], nil
+			}
+		}
+		return &tls.Certificate{}, nil
+	}
 }
 
 // address is what to dial: names in the form that the DNS has them in.
