@@ -34,6 +34,7 @@ const runsPath = "/v1/runs/"
 type startRequest struct {
 	Definition string          `json:"definition"`
 	Version    string          `json:"version"`
+	Principal  string          `json:"principal"`
 	Key        string          `json:"key"`
 	Input      json.RawMessage `json:"input"`
 	Labels     json.RawMessage `json:"labels"`
@@ -52,7 +53,11 @@ func (s *Server) startRun(c echo.Context) error {
 			string(auth.RunsOperate)+", which naming a version takes: an old one may be there for its runs "+
 			"only; leave the version out").At("version")
 	}
-	req, err := in.request(c.Request().Header, who.Principal)
+	principal, err := in.account(who)
+	if err != nil {
+		return err
+	}
+	req, err := in.request(c.Request().Header, principal)
 	if err != nil {
 		return err
 	}
@@ -78,6 +83,24 @@ func (s *Server) startRun(c echo.Context) error {
 		}
 	}
 	return s.showRun(c, status, v, wish)
+}
+
+// account is whose run it is. A key belongs to an account: who has other work than that
+// of a shop has to say for which one this is.
+func (in *startRequest) account(who auth.Identity) (string, error) {
+	switch {
+	case who.Can(auth.RunsFor) && in.Principal == "":
+		return "", problem.New(problem.Forbidden, "the role "+string(who.Role)+" starts no run without the "+
+			"account that it is for: keys belong to an account, so an order that the shop has paid would be "+
+			"paid again under another; name the account in principal, or use its own token").At("principal")
+	case who.Can(auth.RunsFor):
+		return in.Principal, auth.CheckPrincipal(in.Principal)
+	case in.Principal != "" && in.Principal != who.Principal:
+		return "", problem.New(problem.Forbidden, "the role "+string(who.Role)+" lacks the permission "+
+			string(auth.RunsFor)+": it starts runs of its own account only; leave principal out").
+			At("principal")
+	}
+	return who.Principal, nil
 }
 
 // request turns the body and the header into a start for principal.

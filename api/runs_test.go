@@ -564,7 +564,7 @@ func wrongRunRequests(path string) []struct{ as, what, body, param string } {
 	return []struct{ as, what, body, param string }{
 		{"acme", start, `{"key":"k"}`, "definition"},
 		{"acme", start, `{"definition":"nope","key":"k"}`, "definition"},
-		{"admin", start, `{"definition":"pay","version":"9","key":"k"}`, "definition"},
+		{"admin", start, `{"definition":"pay","version":"9","key":"k","principal":"a"}`, "definition"},
 		{"acme", start, `{"definition":"pay","key":"k","round":"1"}`, "round"},
 		{"acme", start, `{"definition":"pay"}`, "key"},
 		{"acme", start, `{"definition":"pay","key":" "}`, "key"},
@@ -674,11 +674,43 @@ func TestOnlyWhoOperatesNamesAVersion(t *testing.T) {
 			t.Errorf("calls: %s", r.made())
 		}
 		r.issue(t, "boss", auth.Admin, "boss")
-		a := r.ask("boss", "POST /v1/runs", startBody("pay", "k", "version", "0"), "Prefer", "wait=9").
-			want(t, 201, "")
+		a := r.ask("boss", "POST /v1/runs", startBody("pay", "k", "version", "0", "principal", "boss"),
+			"Prefer", "wait=9").want(t, 201, "")
 		if a.text("version") != "0" || a.text("state") != "completed" {
 			t.Errorf("%s", a.raw)
 		}
+	})
+}
+
+// Keys belong to an account. The order that the shop has paid is new under an admin's, and
+// would be charged again there, so an admin says for whom a run is.
+func TestAnAdminSaysWhoseRunItIs(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		first := r.ask("acme", "POST /v1/runs", startBody("checkout", "o1"), "Prefer", "wait=9").
+			want(t, 201, "")
+		a := r.ask("admin", "POST /v1/runs", startBody("checkout", "o1")).want(t, 403, "forbidden")
+		if a.problem.Param != "principal" || !strings.Contains(a.problem.Detail, "paid again") ||
+			!strings.Contains(a.problem.Detail, "name the account") {
+			t.Errorf("it does not say why, or what to do: %s", a.raw)
+		}
+		body := startBody("checkout", "o1", "principal", "acme")
+		for _, as := range []string{"admin", "acme"} { // a client may name its own
+			again := r.ask(as, "POST /v1/runs", body).want(t, 200, "")
+			if again.text("id") != first.text("id") || again.text("principal") != "acme" {
+				t.Errorf("%s: %s", as, again.raw)
+			}
+		}
+		a = r.ask("globex", "POST /v1/runs", body).want(t, 403, "forbidden")
+		if a.problem.Param != "principal" || !strings.Contains(a.problem.Detail, "own account") {
+			t.Errorf("%s", a.raw)
+		}
+		r.ask("admin", "POST /v1/runs", startBody("checkout", "o1", "principal", "ac me")).
+			want(t, 400, "invalid_field")
+		r.wantLedger("charge=1 loyalty=1 order=1 voucher=1")
+		other := r.ask("admin", "POST /v1/runs", startBody("checkout", "o2", "principal", "globex"), "Prefer",
+			"wait=9").want(t, 201, "")
+		r.ask("globex", "GET /v1/runs/"+other.text("id"), nil).want(t, 200, "")
+		r.ask("acme", "GET /v1/runs/"+other.text("id"), nil).want(t, 404, "not_found")
 	})
 }
 

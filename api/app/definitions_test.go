@@ -443,7 +443,7 @@ func TestARepeatedStartOfAChangedDefinitionIsJoined(t *testing.T) {
 	const steps = "steps: [{name: word, await: {for: 24h}, nothing_to_undo: true}]\n"
 	start := func(key string) (int, map[string]any) {
 		return f.send(http.MethodPost, "/v1/runs", "application/json",
-			`{"definition":"pay","key":"`+key+`","input":{"order":"o-1"}}`)
+			`{"definition":"pay","principal":"shop","key":"`+key+`","input":{"order":"o-1"}}`)
 	}
 	f.post("name: pay\ninput: {order: string}\n" + steps)
 	status, first := start("k")

@@ -198,7 +198,7 @@ func TestAStopEndsTheWaitForRuns(t *testing.T) {
 	answered := make(chan reply, 1)
 	go func() {
 		req, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost,
-			r.url+"/v1/runs", strings.NewReader(`{"definition":"approval","key":"a-1"}`))
+			r.url+"/v1/runs", strings.NewReader(`{"definition":"approval","principal":"shop","key":"a-1"}`))
 		if err != nil {
 			answered <- reply{err: err}
 			return

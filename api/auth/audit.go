@@ -89,6 +89,10 @@ func checkLife(d time.Duration) error {
 	return nil
 }
 
+// CheckPrincipal says what is wrong with the name of an account, as a [FieldError]. It
+// does not say whether there is a token of it.
+func CheckPrincipal(name string) error { return checkName("principal", name) }
+
 // checkName: names stand in logs, scopes and audits, so they are plain.
 func checkName(field, s string) error {
 	if s == "" || len(s) > MaxName {

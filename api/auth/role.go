@@ -11,7 +11,8 @@ const (
 	Viewer Role = "viewer"
 	// Operator sees all and resolves what waits for a person.
 	Operator Role = "operator"
-	// Admin may do everything, also make tokens, but send requests to routes.
+	// Admin may do everything, also make tokens, but send requests to routes. It starts
+	// runs only for an account that it names.
 	Admin Role = "admin"
 	// Metrics reads the metrics only.
 	Metrics Role = "metrics"
@@ -41,6 +42,9 @@ const (
 	// RunsOwn: start runs of sagas as the token's principal, see that principal's with
 	// their content, and signal them.
 	RunsOwn Permission = "runs:own"
+	// RunsFor: start runs for any principal. Who may must name it: under its own the key
+	// of an order is new, and the order that a shop has paid would be paid once more.
+	RunsFor Permission = "runs:for"
 	// RunsRead: see the runs of all principals, without what went in and came out.
 	RunsRead Permission = "runs:read"
 	// RunsContent: see that too, and the sources of definitions.
@@ -63,8 +67,8 @@ var grants = map[Role][]Permission{
 	Viewer: {ClaimsRead, RunsRead, DefinitionsRead, MetricsRead},
 	Operator: {ClaimsRead, ClaimsContent, ClaimsResolve, RunsRead, RunsContent, RunsOperate,
 		DefinitionsRead, MetricsRead},
-	Admin: {ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, RunsOwn, RunsRead, RunsContent,
-		RunsOperate, DefinitionsRead, DefinitionsManage, TokensManage, MetricsRead},
+	Admin: {ClaimsOwn, ClaimsRead, ClaimsContent, ClaimsResolve, RunsOwn, RunsFor, RunsRead,
+		RunsContent, RunsOperate, DefinitionsRead, DefinitionsManage, TokensManage, MetricsRead},
 	Metrics: {MetricsRead},
 	Client:  {ClaimsOwn, RequestsSend, RunsOwn, DefinitionsRead},
 }

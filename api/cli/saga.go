@@ -31,12 +31,17 @@ func sagaCommands() *command {
 					"until that is undone: then the same start begins a new one, in the next round.\n" +
 					"So where a start may be sent again by itself, say --round=1: the run that was\n" +
 					"undone is then the answer; --round=2 is the next try of the customer.\n" +
+					"A key belongs to an account: the same key of another account is another run, and\n" +
+					"everything happens again. With the account's own token it is that; with the\n" +
+					"token of an admin, say --principal.\n" +
 					"With --wait the exit code is 0 when the run has completed, and 1 when it was\n" +
 					"undone, needs a person, or goes on after the wait.",
 				flags: func(f *flags) {
 					f.addRemote()
 					f.String("input", "", "`JSON`, @FILE, or - for stdin")
 					f.String("labels", "", "for finding it, `NAME:VALUE` with commas between")
+					f.String("principal", "",
+						"the `ACCOUNT` that the run is for; required with the token of an admin")
 					f.String("version", "",
 						"`VERSION` of the definition, for an admin; by default the latest")
 					f.Int("round", 0, "which run of the key is meant, from 1; 0 does not say")
@@ -192,7 +197,7 @@ func sagaStart(ctx context.Context, c *call) error {
 		return err
 	}
 	run, err := cl.StartRun(ctx, client.StartRun{Definition: c.args[0], Key: c.args[1],
-		Version: c.text("version"), Input: input, Labels: labels, Round: round})
+		Version: c.text("version"), Principal: c.text("principal"), Input: input, Labels: labels, Round: round})
 	if err != nil {
 		return err
 	}
@@ -266,7 +271,7 @@ func sagaList(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	list := newList(c, "ID", "STATE", "DEFINITION", "KEY", "ROUND", "BEGUN", "CHANGED", "REASON")
+	list := newList(c, "ID", "STATE", "DEFINITION", "PRINCIPAL", "KEY", "ROUND", "BEGUN", "CHANGED", "REASON")
 	list.member = "runs"
 	for shown := 0; ; {
 		if limit > 0 {
@@ -278,8 +283,8 @@ func sagaList(ctx context.Context, c *call) error {
 		}
 		for i := range page.Runs {
 			one := &page.Runs[i]
-			list.add(one, one.ID, one.State, one.Definition, one.Key, strconv.FormatUint(one.Round, 10),
-				stamp(one.CreatedAt), stamp(one.UpdatedAt), whyOf(one))
+			list.add(one, one.ID, one.State, one.Definition, one.Principal, one.Key,
+				strconv.FormatUint(one.Round, 10), stamp(one.CreatedAt), stamp(one.UpdatedAt), whyOf(one))
 		}
 		shown += len(page.Runs)
 		if f.Cursor = page.NextCursor; f.Cursor == "" {

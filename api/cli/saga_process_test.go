@@ -96,8 +96,8 @@ func TestA2_17_A2_19_ProcessGoesOnWithRunsAfterSIGKILL(t *testing.T) {
 	p := spawn(t, "sagas: {definitions: ["+folder+"]}\nsecrets: {shop: {value: hush-hush}}\n")
 	token := regexp.MustCompile(`onced_[a-z0-9]+`).FindString(p.out.String())
 	for i := range runs {
-		p.cli(token, "saga", "start", "checkout", "order-"+strconv.Itoa(i), `--input={"order":"o"}`).
-			want(t, ExitOK, "started: running")
+		p.cli(token, "saga", "start", "checkout", "order-"+strconv.Itoa(i), `--input={"order":"o"}`,
+			"--principal=shop").want(t, ExitOK, "started: running")
 	}
 	for range runs { // all have sent the charge
 		<-arrived

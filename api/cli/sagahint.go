@@ -53,6 +53,8 @@ func hintOf(c *call, p *problem.Problem) string {
 		return "onced saga list"
 	case p.Code == problem.NotFound && about != "":
 		return "onced saga list --key=" + about + ", which shows the id of the run"
+	case p.Code == problem.Forbidden && p.Param == "principal":
+		return "the same with --principal=ACCOUNT, which onced token list shows, or with that account's token"
 	case p.Code == problem.Stale:
 		return "onced saga show " + about
 	}

@@ -15,6 +15,9 @@ type StartRun struct {
 	// admin, or empty for the latest.
 	Definition string `json:"definition"`
 	Version    string `json:"version,omitempty"`
+	// Principal is the account that the run is for. A token of the role admin must name
+	// it, since keys belong to an account; another may name its own, or none.
+	Principal string `json:"principal,omitempty"`
 	// Key is the business key, for example an order's id. The same start with the same
 	// key is answered with the same run.
 	Key string `json:"key"`

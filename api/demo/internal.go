@@ -2,7 +2,7 @@ package demo
 
 import (
 	"context"
-	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,24 +53,13 @@ func listenAgain(ctx context.Context, folder string) (net.Listener, error) {
 // storeFile is the service's store in its folder.
 const storeFile = "onced.db"
 
-// token makes the shop's token known to the service, which does not run yet. It is
-// made once for a folder.
+// token is the shop's token at the service, which does not run yet: a client's, as keys
+// belong to the account of the shop. It is made once for a folder; one whose secret was
+// lost in a crash is of no use to anybody.
 func (w *world) token() (secret string, err error) {
 	file := filepath.Join(w.config.Data, tokenFile)
 	text, err := os.ReadFile(file)
-	switch {
-	case err == nil:
-		secret = string(text)
-	case errors.Is(err, fs.ErrNotExist):
-		random := make([]byte, 32)
-		if _, err := io.ReadFull(w.config.Rand, random); err != nil {
-			return "", err
-		}
-		secret = "demo_" + base64.RawURLEncoding.EncodeToString(random)
-		if err := os.WriteFile(file, []byte(secret), 0o600); err != nil { //nolint:gosec // its own folder
-			return "", err
-		}
-	default:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	folder := filepath.Join(w.config.Data, serviceDir)
@@ -86,8 +76,23 @@ func (w *world) token() (secret string, err error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = tokens.Provide(w.ctx, secret)
-	return secret, err
+	who, err := tokens.Authenticate(w.ctx, string(text), netip.Addr{})
+	if err == nil && who.Role == auth.Client {
+		return string(text), nil
+	}
+	if err != nil && !errors.Is(err, auth.ErrRefused) {
+		return "", err
+	}
+	id := make([]byte, 8)
+	if _, err := io.ReadFull(w.config.Rand, id); err != nil {
+		return "", err
+	}
+	_, secret, err = tokens.Create(w.ctx, auth.Spec{Name: "shop-" + hex.EncodeToString(id), Principal: "shop",
+		Role: auth.Client, Actor: "demo"})
+	if err != nil {
+		return "", err
+	}
+	return secret, os.WriteFile(file, []byte(secret), 0o600) //nolint:gosec // its own folder
 }
 
 // forward brings callbacks to the child, wherever it is now.
