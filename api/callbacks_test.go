@@ -115,7 +115,7 @@ func TestADoneOfAPersonBringsWhatIsRead(t *testing.T) {
 			}
 		}
 		bulk := map[string]any{"verb": "mark_done", "step": "charge", "reason": "x", "dry_run": true,
-			"filter": map[string]any{"state": "open"}}
+			"all": true, "filter": map[string]any{"state": "open"}}
 		for _, dry := range []bool{true, false} {
 			bulk["dry_run"] = dry
 			a := r.ask("operator", "POST /v1/runs/bulk", bulk).want(t, 200, "")

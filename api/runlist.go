@@ -134,6 +134,18 @@ func (f *runFilter) query(who auth.Identity) (saga.Query, error) {
 	return q, nil
 }
 
+// narrows reports that it may leave out runs that have not ended.
+func (f runFilter) narrows() bool {
+	open, _ := statusesOf("open")
+	states, err := statusesOf(f.State)
+	if err == nil && !slices.ContainsFunc(open, func(s machine.Status) bool {
+		return !slices.Contains(states, s)
+	}) {
+		f.State = ""
+	}
+	return f != (runFilter{})
+}
+
 // runStates are the names of the states of runs.
 var runStates = func() map[string]machine.Status {
 	out := map[string]machine.Status{}

@@ -35,7 +35,7 @@ func TestContractOfSagas(t *testing.T) {
 		r.operate(path, "skip", "step", "loyalty").want(t, 200, "")
 		synctest.Wait()
 		r.state(path, "completed")
-		bulk := map[string]any{"verb": "close", "reason": "x", "filter": map[string]any{"state": "open"}}
+		bulk := map[string]any{"verb": "close", "reason": "x", "all": true}
 		r.ask("operator", "POST /v1/runs/bulk", bulk).want(t, 200, "")
 		r.operate(path, "rerun").want(t, 201, "")
 		other := r.started("pay", "b")
@@ -376,7 +376,8 @@ func TestA2_05_OneCallMakesAllWaitingRunsDue(t *testing.T) {
 		if len(dry.at("acted").([]any)) != 60 || dry.at("dry_run") != true || r.ledger() != "" {
 			t.Fatalf("%s; %s", dry.raw, r.ledger())
 		}
-		body["dry_run"], body["filter"] = false, map[string]any{"state": "open"}
+		body["dry_run"], body["all"] = false, true
+		delete(body, "filter")
 		body["limit"] = 100
 		began := time.Now()
 		for next := any("x"); next != nil; {
@@ -547,12 +548,18 @@ func TestBulkTellsWhatIsRefused(t *testing.T) {
 		waits, pauses := r.started("pay", "1"), r.started("checkout", "2")
 		synctest.Wait()
 		a := r.ask("operator", "POST /v1/runs/bulk", map[string]any{"verb": "retry", "reason": "x",
-			"filter": map[string]any{"state": "open"}}).want(t, 200, "")
+			"filter": map[string]any{"principal": "acme"}}).want(t, 200, "")
 		refused := a.at("refused").([]any)
 		if len(refused) != 1 || len(a.at("acted").([]any)) != 1 ||
 			"/v1/runs/"+a.at("acted").([]any)[0].(string) != pauses ||
 			"/v1/runs/"+refused[0].(map[string]any)["run"].(string) != waits {
 			t.Errorf("%s", a.raw)
+		}
+		for i, want := range []string{"checkout acme 2", "pay acme 1"} {
+			v := a.at("runs").([]any)[i].(map[string]any)
+			if got := fmt.Sprint(v["definition"], " ", v["principal"], " ", v["key"]); got != want {
+				t.Errorf("the run %d is told as %s, want %s", i, got, want)
+			}
 		}
 	})
 }
@@ -591,14 +598,18 @@ func wrongRunRequests(path string) []struct{ as, what, body, param string } {
 		{"operator", "POST " + path + "/cancel", `{"reason":"x","step":"charge"}`, "step"},
 		{"operator", "POST " + path + "/skip", `{"reason":"x","step":"charge","output":1}`, "output"},
 		{"operator", "POST " + path + "/cancel", `{"reason":"x","why":"x"}`, "why"},
-		{"operator", bulk, `{"verb":"rerun","reason":"x","filter":{"state":"open"}}`, "verb"},
+		{"operator", bulk, `{"verb":"rerun","reason":"x","filter":{"state":"held"}}`, "verb"},
 		{"operator", bulk, `{"verb":"close","reason":"x"}`, "filter"},
 		{"operator", bulk, `{"verb":"close","reason":"x","filter":{}}`, "filter"},
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"}}`, "filter"},
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"stuck,held,open"}}`, "filter"},
+		{"operator", bulk, `{"verb":"close","reason":"x","all":false}`, "filter"},
+		{"operator", bulk, `{"verb":"close","reason":"x","all":true,"filter":{"key":"k"}}`, "all"},
 		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"stat":"open"}}`, "stat"},
-		{"operator", bulk, `{"verb":"close","filter":{"state":"open"}}`, "reason"},
-		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"limit":10001}`,
+		{"operator", bulk, `{"verb":"close","filter":{"state":"held"}}`, "reason"},
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"held"},"limit":10001}`,
 			"limit"},
-		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"open"},"cursor":"x"}`,
+		{"operator", bulk, `{"verb":"close","reason":"x","filter":{"state":"held"},"cursor":"x"}`,
 			"cursor"},
 		{"operator", "GET /v1/runs?state=done", "", "state"},
 		{"operator", "GET /v1/runs?state=held,", "", "state"},

@@ -131,6 +131,7 @@ func aboutRun(c echo.Context, err error) error {
 type bulkRequest struct {
 	Verb   string          `json:"verb"`
 	Filter json.RawMessage `json:"filter"`
+	All    bool            `json:"all"`
 	Step   string          `json:"step"`
 	Reason string          `json:"reason"`
 	DryRun bool            `json:"dry_run"`
@@ -144,6 +145,7 @@ type bulkAnswer struct {
 	DryRun     bool          `json:"dry_run"`
 	Acted      []string      `json:"acted"`
 	Refused    []bulkRefusal `json:"refused"`
+	Runs       []bulkRun     `json:"runs"`
 	More       bool          `json:"more"`
 	NextCursor string        `json:"next_cursor,omitempty"`
 	Stopped    string        `json:"stopped,omitempty"`
@@ -152,6 +154,15 @@ type bulkAnswer struct {
 type bulkRefusal struct {
 	Run    string `json:"run"`
 	Reason string `json:"reason"`
+}
+
+// bulkRun names a run that was selected, as people know it.
+type bulkRun struct {
+	Run        string `json:"run"`
+	Definition string `json:"definition"`
+	Principal  string `json:"principal,omitempty"`
+	Key        string `json:"key"`
+	State      string `json:"state"`
 }
 
 // Bounds of a bulk act.
@@ -193,6 +204,7 @@ func (s *Server) bulk(c echo.Context) error {
 	for _, run := range slices.Sorted(maps.Keys(res.Refused)) {
 		out.Refused = append(out.Refused, bulkRefusal{Run: run, Reason: res.Refused[run]})
 	}
+	out.Runs = s.named(c, &out)
 	if err != nil { // what was done is told, and that it broke off
 		out.Stopped = string(problemOf(err).Code)
 	}
@@ -202,6 +214,25 @@ func (s *Server) bulk(c echo.Context) error {
 		}
 	}
 	return s.json(c, http.StatusOK, out)
+}
+
+// named says of the runs of an answer which they are. What cannot be read now is left
+// out: what was done is told all the same.
+func (s *Server) named(c echo.Context, a *bulkAnswer) []bulkRun {
+	out := make([]bulkRun, 0, len(a.Acted)+len(a.Refused))
+	add := func(id string) {
+		if v, err := s.sagas.Engine.Get(c.Request().Context(), id); err == nil {
+			out = append(out, bulkRun{Run: id, Definition: v.Definition, Principal: v.Principal, Key: v.Key,
+				State: v.State.Status.String()})
+		}
+	}
+	for _, id := range a.Acted {
+		add(id)
+	}
+	for _, r := range a.Refused {
+		add(r.Run)
+	}
+	return out
 }
 
 // operateAll carries out an act on what is selected. A step that is marked as done
@@ -245,19 +276,23 @@ func (s *Server) operateAll(c echo.Context, b saga.Bulk, a saga.Act) (saga.BulkR
 	return res, err
 }
 
-// selection reads the filter, and what stands for it in a cursor. One that selects
-// nothing in particular is refused: a forgotten filter would act on everything.
+// selection reads the filter, and what stands for it in a cursor. Whoever means every run
+// that has not ended says so: a forgotten filter would act on all orders of all shops.
 func (in *bulkRequest) selection(c echo.Context) (saga.Bulk, string, error) {
 	var f runFilter
-	if len(in.Filter) == 0 || string(in.Filter) == "null" {
-		return saga.Bulk{}, "", invalidField("filter", `say which runs, for example {"state": "stuck"}`)
+	if len(in.Filter) > 0 && string(in.Filter) != "null" {
+		if err := decodeStrict(in.Filter, &f); err != nil {
+			return saga.Bulk{}, "", err
+		}
 	}
-	if err := decodeStrict(in.Filter, &f); err != nil {
-		return saga.Bulk{}, "", err
+	narrow := f.narrows()
+	if !narrow && !in.All {
+		return saga.Bulk{}, "", invalidField("filter", `say which runs, for example {"state": "stuck"} or `+
+			`{"definition": "checkout"}; "all": true is every run that has not ended, of all definitions `+
+			`and accounts`)
 	}
-	if f == (runFilter{}) {
-		return saga.Bulk{}, "", invalidField("filter",
-			`say which runs, for example {"state": "stuck"}; {"state": "open"} is all that have not ended`)
+	if narrow && in.All {
+		return saga.Bulk{}, "", invalidField("all", "the filter selects some runs; give one of the two")
 	}
 	q, err := f.query(caller(c))
 	if err != nil {

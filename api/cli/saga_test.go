@@ -331,11 +331,26 @@ func TestActsOnManyRuns(t *testing.T) {
 		want(t, ExitOK, "completed") // which the filter leaves out
 	c.answers("/charges", http.StatusBadGateway) // and nothing can tell what became of it
 	a, b := startHeld(t, s, "order-2"), startHeld(t, s, "order-3")
-	s.cli("saga", "bulk", "mark-not-done", "--reason=x").want(t, ExitUsage, "--step")
+	s.cli("saga", "bulk", "mark-not-done", "--reason=x").want(t, ExitUsage, "mark-not-done needs --step")
+	s.cli("saga", "bulk", "retry", "--reason=x", "--step=charge").want(t, ExitUsage, "takes no --step")
+	for _, few := range [][]string{nil, {"--yes"}, {"--state=open"}, {"--state=all"}} {
+		s.cli(append([]string{"saga", "bulk", "close", "--reason=x"}, few...)...).
+			want(t, ExitUsage, "needs a selector", "all definitions and accounts", "or --all")
+	}
+	s.cli("saga", "bulk", "close", "--reason=x", "--all", "--state=held").
+		want(t, ExitUsage, "takes --all or a selector")
+	s.cli("saga", "bulk", "close", "--reason=x", "--all").want(t, ExitOK, a, b, "2 would be done")
 	s.cli("saga", "bulk", "cancle", "--reason=x").want(t, ExitUsage, "saga bulk cancel")
 	args := []string{"saga", "bulk", "mark-not-done", "--step=charge", "--state=held",
 		"--reason=gateway was down"}
-	s.cli(args...).want(t, ExitOK, a, b, "2 would be done", "nothing was done yet")
+	dry := s.cli(args...)
+	dry.want(t, ExitOK, a, b, "2 would be done", "nothing was done yet")
+	if !regexp.MustCompile(`(?m)^` + a + ` +checkout +shop +order-2 +would be done$`).MatchString(dry.out) {
+		t.Errorf("it does not tell which runs: %s", dry.out)
+	}
+	s.cli("saga", "bulk", "retry", "--state=held", "--reason=x", "--yes").
+		want(t, ExitFailure, "0 done, 2 refused", "nothing is done")
+	s.cli("saga", "bulk", "retry", "--key=none", "--reason=x", "--yes").want(t, ExitOK, "0 done, 0 refused")
 	s.cli(append(args, "--limit=20000")...).want(t, ExitOK, a, b, "2 would be done") // in several requests
 	s.cli("saga", "list", "--state=held").want(t, ExitOK, a, b)
 	s.cli(append(args, "--yes", "--dry-run")...).want(t, ExitOK, "2 would be done")

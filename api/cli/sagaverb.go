@@ -89,10 +89,13 @@ func verbCommands() []*command {
 		name: "bulk", args: "VERB", least: 1, most: 1, run: sagaBulk, words: names,
 		summary: "act on all runs that are selected",
 		help: "VERB is " + strings.Join(names, ", ") + ". Runs that have ended are never selected.\n" +
+			"Say which runs, or --all for every open run of all definitions and accounts.\n" +
+			"The exit code is 1 when all that were selected refused.\n" +
 			"Without --yes nothing is done, and it says what would be.",
 		flags: func(f *flags) {
 			f.addRemote()
 			f.addRunFilter("open")
+			f.Bool("all", false, "all open runs, of all definitions and accounts, in place of a selector")
 			f.String("step", "", "`STEP` that mark-done, mark-not-done and skip are about")
 			f.String("reason", "", "`TEXT` for the audit; required")
 			f.Int("limit", 0, "the most runs; 0 is all")
@@ -175,15 +178,19 @@ func sagaBulk(ctx context.Context, c *call) error {
 		return unknownVerb(c)
 	}
 	b := client.BulkAct{Verb: v.api(), Step: c.text("step")}
-	if v.step == (b.Step == "") {
-		return usage(c.path+" "+v.name+" and --step do not fit together",
-			"mark-done, mark-not-done and skip are about a step, the others are not", c.path+" --help")
+	switch {
+	case v.step && b.Step == "":
+		return usage(c.path+" "+v.name+" needs --step", "it is about one step of each run",
+			c.path+" "+v.name+" --step=STEP --state=held --reason=TEXT")
+	case !v.step && b.Step != "":
+		return usage(c.path+" "+v.name+" takes no --step", "it is about the run; mark-done, mark-not-done "+
+			"and skip are about a step", c.path+" "+v.name+" --state=held --reason=TEXT")
 	}
 	var err error
 	if b.Reason, err = c.reason(c.path + " " + v.name); err != nil {
 		return err
 	}
-	if b.Filter, err = c.runFilter(); err != nil {
+	if err := c.bulkSelection(v, &b); err != nil {
 		return err
 	}
 	limit, err := strconv.Atoi(c.text("limit"))
@@ -199,22 +206,38 @@ func sagaBulk(ctx context.Context, c *call) error {
 	return c.bulk(ctx, cl, b, limit)
 }
 
+// bulkSelection reads which runs are meant. That none is named is no way to say all.
+func (c *call) bulkSelection(v *verb, b *client.BulkAct) (err error) {
+	if b.Filter, err = c.runFilter(); err != nil {
+		return err
+	}
+	b.All = c.text("all") == "true"
+	some := b.Filter
+	if some.State == "open" {
+		some.State = ""
+	}
+	if narrow := some != (client.RunFilter{}); narrow == b.All {
+		what, why := " needs a selector", "without one it acts on every open run of all definitions and accounts"
+		if narrow {
+			what, why = " takes --all or a selector", "the one is every open run, the other some"
+		}
+		return usage(c.path+" "+v.name+what, why, c.path+" "+v.name+
+			" --state=held --definition=NAME --reason=TEXT, or --all")
+	}
+	return nil
+}
+
 // maxBulk is the most runs that one request acts on.
 const maxBulk = 10_000
 
 // bulk acts page by page, and tells what was done also when it breaks off.
 func (c *call) bulk(ctx context.Context, cl *client.Client, b client.BulkAct, limit int) error {
-	list := newList(c, "RUN", "RESULT")
+	list := newList(c, "RUN", "DEFINITION", "PRINCIPAL", "KEY", "RESULT")
 	list.member, list.more = "runs", map[string]any{"verb": b.Verb, "dry_run": b.DryRun}
 	acted, refused, stopped := 0, 0, ""
 	done := "done"
 	if b.DryRun {
 		done = "would be done"
-	}
-	type row struct {
-		Run    string `json:"run"`
-		Acted  bool   `json:"acted"`
-		Reason string `json:"reason,omitempty"`
 	}
 	var failed error
 	for {
@@ -226,11 +249,15 @@ func (c *call) bulk(ctx context.Context, cl *client.Client, b client.BulkAct, li
 			failed = err
 			break
 		}
+		which := map[string]client.BulkRun{}
+		for _, r := range page.Runs {
+			which[r.Run] = r
+		}
 		for _, id := range page.Acted {
-			list.add(row{Run: id, Acted: true}, id, done)
+			list.addBulk(bulkRow{Run: id, Acted: true}, which[id], done)
 		}
 		for _, r := range page.Refused {
-			list.add(row{Run: r.Run, Reason: r.Reason}, r.Run, "refused: "+cliWords(r.Reason))
+			list.addBulk(bulkRow{Run: r.Run, Reason: r.Reason}, which[r.Run], "refused: "+cliWords(r.Reason))
 		}
 		acted, refused, stopped = acted+len(page.Acted), refused+len(page.Refused), page.Stopped
 		if b.Cursor = page.NextCursor; b.Cursor == "" || stopped != "" || limit > 0 && acted >= limit {
@@ -248,7 +275,27 @@ func (c *call) bulk(ctx context.Context, cl *client.Client, b client.BulkAct, li
 		return &failure{what: "it broke off", why: "the server stopped with the problem " + stopped,
 			try: "the same again; what was done is not done twice"}
 	}
+	if failed == nil && acted == 0 && refused > 0 {
+		return &failure{what: "nothing is done", why: "all runs that were selected refuse it",
+			try: "onced saga show ID, which says what can be done"}
+	}
 	return failed
+}
+
+// bulkRow is a run that a bulk act was about.
+type bulkRow struct {
+	Run        string `json:"run"`
+	Definition string `json:"definition,omitempty"`
+	Principal  string `json:"principal,omitempty"`
+	Key        string `json:"key,omitempty"`
+	Acted      bool   `json:"acted"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// addBulk adds a run of a bulk act, with what is known of it.
+func (l *list) addBulk(r bulkRow, of client.BulkRun, result string) {
+	r.Definition, r.Principal, r.Key = of.Definition, of.Principal, of.Key
+	l.add(r, r.Run, r.Definition, r.Principal, r.Key, result)
 }
 
 func findVerb(name string) *verb {

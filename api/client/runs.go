@@ -281,9 +281,10 @@ type BulkAct struct {
 	Verb   string `json:"verb"`
 	Step   string `json:"step,omitempty"`
 	Reason string `json:"reason"`
-	// Filter selects the runs; it must not be empty. Runs that have ended are never
-	// selected.
+	// Filter selects the runs; it must select some, or All be true: then it is every run
+	// of all definitions and accounts. Runs that have ended are never selected.
 	Filter RunFilter `json:"filter"`
+	All    bool      `json:"all,omitempty"`
 	// DryRun changes nothing, and says what would be done.
 	DryRun bool `json:"dry_run,omitempty"`
 	// Limit is the most runs; 0 is the server's default.
@@ -298,6 +299,7 @@ type BulkAnswer struct {
 	DryRun     bool          `json:"dry_run"`               // nothing was changed
 	Acted      []string      `json:"acted"`                 // the runs that were, or would be, acted on
 	Refused    []BulkRefusal `json:"refused"`               // those that do not allow it
+	Runs       []BulkRun     `json:"runs"`                  // which they are, both
 	More       bool          `json:"more"`                  // there may be more than the limit
 	NextCursor string        `json:"next_cursor,omitempty"` // goes on
 	Stopped    string        `json:"stopped,omitempty"`     // it broke off; the code of the problem
@@ -307,6 +309,15 @@ type BulkAnswer struct {
 type BulkRefusal struct {
 	Run    string `json:"run"`    // its id
 	Reason string `json:"reason"` // why not
+}
+
+// BulkRun names a run that was selected.
+type BulkRun struct {
+	Run        string `json:"run"`                 // its id
+	Definition string `json:"definition"`          // what it is a run of
+	Principal  string `json:"principal,omitempty"` // whose it is
+	Key        string `json:"key"`                 // the business key
+	State      string `json:"state"`               // after the act
 }
 
 // ActOnRuns carries out a verb on all runs that are selected, each for itself.
