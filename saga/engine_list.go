@@ -22,7 +22,9 @@ type Query struct {
 	Statuses     []machine.Status
 	Label, Value string    // a label and its value
 	From, To     time.Time // the time of creation: from, and before
-	Limit        int       // 0 means 50, at most 500
+	// Contradicted selects the runs of which a word denies what is known.
+	Contradicted bool
+	Limit        int // 0 means 50, at most 500
 	// Cursor is what the page before gave; it stays good while runs are added.
 	Cursor string
 }
@@ -196,26 +198,55 @@ func (e *Engine) listPage(rd kv.Reader, q *Query) (page []*RunView, next string,
 	if err != nil {
 		return nil, "", err
 	}
-	seen := 0
+	seen, last := 0, ""
 	for id, err := range ids {
 		if err != nil {
 			return nil, "", err
 		}
 		seen++
-		stored, err := loadRun(rd, id)
-		if err != nil && !errors.Is(err, kv.ErrCorrupt) && !errors.Is(err, kv.ErrNewer) && !uncertain(err) {
-			return nil, "", err
+		if id != last { // of a contradicted run there is a row for each of its steps
+			v, err := e.listed(rd, q, id)
+			if err != nil {
+				return nil, "", err
+			}
+			if v != nil {
+				page = append(page, v)
+			}
 		}
-		if err == nil && stored != nil && q.selects(stored) { // what cannot be read the rules report
-			v := e.view(stored, rd.Now())
-			v.Input, v.History = nil, nil
-			page = append(page, v)
-		}
-		if len(page) == q.Limit || seen == listScan {
+		if last = id; len(page) == q.Limit || seen == listScan {
 			return page, id, nil
 		}
 	}
 	return page, "", nil
+}
+
+// listed is a run as lists show it; nil is one that is not selected, or that cannot be read,
+// which the rules report.
+func (e *Engine) listed(rd kv.Reader, q *Query, id string) (*RunView, error) {
+	r, err := loadRun(rd, id)
+	if errors.Is(err, kv.ErrCorrupt) || errors.Is(err, kv.ErrNewer) || uncertain(err) {
+		return nil, nil
+	}
+	if err != nil || r == nil || !q.selects(r) {
+		return nil, err
+	}
+	v := e.view(r, rd.Now())
+	v.Input, v.History = nil, nil
+	for x, err := range surely(rd, contradictionTable.ID(), kv.Key{}.String(id).Range()) {
+		if err != nil {
+			return nil, err
+		}
+		d := kv.DecodeKey(x.Key)
+		if _, step := d.String(), d.String(); d.End() == nil {
+			if err := v.contradicted(rd, step); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if q.Contradicted && len(v.Contradictions) == 0 {
+		return nil, nil
+	}
+	return v, nil
 }
 
 // ids are the runs to look at, the newest first.
@@ -228,6 +259,8 @@ func (q *Query) ids(rd kv.Reader) (iter.Seq2[string, error], error) {
 		of = append(of, q.scan(rd, t, prefix))
 	}
 	switch {
+	case q.Contradicted: // the fewest
+		scan(contradictionTable.ID(), kv.Key{})
 	case q.Label != "" && q.Value != "":
 		scan(listTable, byLabel.of(q.Label, q.Value))
 	case len(q.Statuses) > 0 && !slices.Contains(q.Statuses, machine.Completed):

@@ -163,7 +163,7 @@ func TestListsDoNotReadWhatIsNotSelected(t *testing.T) {
 	for name, q := range map[string]Query{"label": {Label: "batch", Value: "rare"},
 		"principal": {Principal: "globex"}, "key": {Key: "5"}, "definition": {Definition: "none"},
 		"state": {Statuses: []machine.Status{machine.Held, machine.Running, machine.Closed}},
-		"time":  {To: time.Unix(1, 0)}} {
+		"time":  {To: time.Unix(1, 0)}, "contradicted": {Contradicted: true}} {
 		counted.rows = 0
 		page, next, err := e.List(t.Context(), q)
 		want := map[string]int{"label": 1, "principal": 1, "key": 1}[name]
@@ -201,6 +201,103 @@ func (r *readReader) Scan(t kv.TableID, in kv.Range) iter.Seq2[kv.Entry, error] 
 			}
 		}
 	}
+}
+
+// denied starts n runs of two steps and denies the end of every second one, by a word about
+// both steps.
+func (s *shelf) denied(n int) (ids []string) {
+	s.Helper()
+	for i := range n {
+		st, err := s.engine.StartRun(s.Context(), StartRequest{Definition: s.def().Name(), Principal: "acme",
+			Key: fmt.Sprint(i), Input: []byte(`{}`)})
+		if err != nil {
+			s.Fatal(err)
+		}
+		settle()
+		for _, refused := range []bool{false, true} {
+			for _, step := range []string{"charge", "order"} {
+				if !refused || i%2 == 0 {
+					s.signal(st.Run, step, refused)
+					settle()
+				}
+			}
+		}
+		if v := s.wantStatus(st.Run, machine.Completed); v.Contradictions != nil {
+			ids = append(ids, st.Run)
+		}
+		pass(time.Second)
+	}
+	slices.Reverse(ids)
+	return ids
+}
+
+// The runs whose end is denied are found, each once although there is a word for each of two
+// steps, on pages of any size, also when another one is denied meanwhile.
+func TestContradictedRunsAreListed(t *testing.T) {
+	inTill(t, awaitTwice, func(t *testing.T, in *till) {
+		s := &shelf{till: in}
+		ids := s.denied(10)
+		if len(ids) != 5 {
+			t.Fatalf("%d runs are denied", len(ids))
+		}
+		for limit := range 6 {
+			got := s.all(Query{Contradicted: true, Limit: limit})
+			if !slices.Equal(listed(got), ids) || len(got[0].Contradictions) != 2 {
+				t.Errorf("by %d: %v, want %v", limit, listed(got), ids)
+			}
+		}
+		for name, q := range map[string]Query{"0": {Key: "4"}, "no": {Key: "5"}, "5": {Principal: "acme"},
+			"none": {Principal: "globex"}, "open": {Statuses: []machine.Status{machine.Running}}} {
+			want := map[string]int{"0": 1, "5": 5}[name]
+			if q.Contradicted = true; len(s.all(q)) != want {
+				t.Errorf("%s: %d runs, want %d", name, len(s.all(q)), want)
+			}
+		}
+		plain := s.all(Query{Key: "4"})
+		if len(plain) != 1 || plain[0].Contradictions["order"].Outcome != machine.OutcomeRefused {
+			t.Errorf("another list does not tell of it: %+v", plain)
+		}
+		page, next, err := s.engine.List(t.Context(), Query{Contradicted: true, Limit: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.signal(s.all(Query{Key: "9"})[0].Run, "charge", true) // the newest
+		rest := s.all(Query{Contradicted: true, Limit: 2, Cursor: next})
+		if got := append(listed(page), listed(rest)...); !slices.Equal(got, ids) {
+			t.Errorf("with one more: %v, want %v", got, ids)
+		}
+	})
+}
+
+// What came after an instant is counted, whichever run it is about.
+func TestContradictionsAreCounted(t *testing.T) {
+	inTill(t, awaitTwice, func(t *testing.T, in *till) {
+		s := &shelf{till: in}
+		if n, last, err := s.engine.Contradicted(t.Context(), time.Time{}); n != 0 || !last.IsZero() ||
+			err != nil {
+			t.Fatal(n, last, err)
+		}
+		s.denied(4)
+		n, last, err := s.engine.Contradicted(t.Context(), time.Time{})
+		if n != 4 || err != nil {
+			t.Fatal(n, err)
+		}
+		pass(time.Hour)
+		now := time.Now()
+		s.signal(s.all(Query{Key: "1"})[0].Run, "order", true) // an older run than the last that is denied
+		n, newest, err := s.engine.Contradicted(t.Context(), last)
+		if n != 1 || !newest.Equal(now) || err != nil {
+			t.Errorf("%d, the last at %v, want one at %v, %v", n, newest, now, err)
+		}
+		if n, _, err := s.engine.Contradicted(t.Context(), newest); n != 0 || err != nil {
+			t.Error(n, err)
+		}
+	})
+}
+
+func awaitTwice(o *outside) []*Definition {
+	return []*Definition{New("pay").Step("charge", o.act("charge"), o.undo("charge"), AwaitSignal()).
+		Step("order", o.act("order"), nil, AwaitSignal())}
 }
 
 // Two principals have two runs of one key, with keys of their own downstream.

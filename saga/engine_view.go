@@ -26,8 +26,8 @@ type RunView struct {
 	// Corrections says which run undoes a success of a step that became known only
 	// after the end of this one; step → run. Only Get and Find tell.
 	Corrections map[string]string
-	// Contradictions says which words deny the end of the run; step → word. Only Get and
-	// Find tell.
+	// Contradictions says which words deny what is known of the run; step → word. Only Get,
+	// Find and List tell.
 	Contradictions map[string]Contradiction
 	Labels         map[string]string
 	// Created is when it began, Updated when it changed last, Ended when it ended.
@@ -129,13 +129,13 @@ func (e *Engine) get(ctx context.Context, id string) (v *RunView, r *run, err er
 
 // corrected finds the corrections and the contradictions.
 func (v *RunView) corrected(rd kv.Reader) error {
-	if !v.State.Status.Terminal() {
-		return nil
-	}
 	for i := range v.State.Steps {
 		step := v.State.Steps[i].Name
 		if err := v.contradicted(rd, step); err != nil {
 			return err
+		}
+		if !v.State.Status.Terminal() {
+			continue // it has no corrections
 		}
 		row, ok, err := correctionTable.Get(rd, correctionKey(v.Run, step))
 		if err != nil {
@@ -302,4 +302,26 @@ func (e *Engine) NeedPerson(ctx context.Context) (held, stuck int, err error) {
 		return nil
 	})
 	return held, stuck, err
+}
+
+// Contradicted counts the words that came after an instant and deny what is known of a run,
+// those of the newest 10,000 at most, and returns when the last of all came. Of several
+// words about one step the last counts.
+func (e *Engine) Contradicted(ctx context.Context, after time.Time) (n int, last time.Time, err error) {
+	err = e.store.View(ctx, func(rd kv.Reader) error {
+		n, last = 0, time.Time{}
+		for x, err := range contradictionTable.Scan(rd, kv.Range{Reverse: true, Limit: kv.MaxScanRows}) {
+			if err != nil {
+				return err
+			}
+			if x.Value.At.After(after) {
+				n++
+			}
+			if x.Value.At.After(last) {
+				last = x.Value.At
+			}
+		}
+		return nil
+	})
+	return n, last, err
 }
