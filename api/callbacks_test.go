@@ -318,6 +318,50 @@ func TestAWordThatDeniesTheEndIsAnsweredSo(t *testing.T) {
 	})
 }
 
+// The runs whose end is denied are found in a list, by pages, and say so in every list.
+func TestContradictedRunsAreFound(t *testing.T) {
+	inSagas(t, func(t *testing.T, r *sagaRig) {
+		var denied []string
+		for i := range 6 {
+			path := r.started("pay", fmt.Sprint(i))
+			r.state(path, "running")
+			r.ask("", "POST "+r.callbackOf(path), doneWord).want(t, 200, "")
+			r.state(path, "completed")
+			if i%2 == 0 {
+				r.ask("acme", "POST "+path+"/signals/charge", map[string]any{"outcome": "refused",
+					"data": map[string]any{"why": "charged back"}}).want(t, 200, "")
+				denied = append([]string{strings.TrimPrefix(path, "/v1/runs/")}, denied...)
+			}
+			time.Sleep(time.Second)
+		}
+		for _, query := range []string{"contradicted=true", "contradicted=true&limit=1",
+			"contradicted=true&state=completed&definition=pay"} {
+			if got := r.lists("viewer", query); !slices.Equal(got, denied) {
+				t.Errorf("%s lists %v, want %v", query, got, denied)
+			}
+		}
+		if got := r.lists("globex", "contradicted=true"); len(got) != 0 {
+			t.Errorf("another account sees %v", got)
+		}
+		if got := r.lists("viewer", "contradicted=false"); len(got) != 6 {
+			t.Errorf("without the filter it lists %v", got)
+		}
+		all := r.ask("viewer", "GET /v1/runs?limit=2", nil).want(t, 200, "")
+		if n := strings.Count(string(all.raw), `"outcome":"refused"`); n != 1 {
+			t.Errorf("%d of the two newest are denied: %s", n, all.raw)
+		}
+		cursor := r.ask("viewer", "GET /v1/runs?contradicted=true&limit=1", nil).text("next_cursor")
+		r.ask("viewer", "GET /v1/runs?limit=1&cursor="+cursor, nil).want(t, 400, "invalid_cursor")
+		r.ask("viewer", "GET /v1/runs?contradicted=yes", nil).want(t, 400, "invalid_field")
+		for as, sees := range map[string]bool{"operator": true, "acme": true, "viewer": false} {
+			a := r.ask(as, "GET /v1/runs/"+denied[0], nil).want(t, 200, "")
+			if strings.Contains(string(a.raw), "charged back") != sees {
+				t.Errorf("%s: %s", as, a.raw)
+			}
+		}
+	})
+}
+
 // Whatever is not exactly a token of this store opens nothing, and reads nothing.
 func TestCallbackTokensCannotBeMade(t *testing.T) {
 	inSagas(t, func(t *testing.T, r *sagaRig) {

@@ -112,7 +112,7 @@ func (s *Server) sagaRoutes() []route {
 
 		v1(post, "/v1/runs", s.startRun, auth.RunsOwn),
 		with(v1(get, "/v1/runs", s.listRuns, seeRuns...), "state", "definition", "principal", "key",
-			"label", "since", "until", "limit", "cursor"),
+			"label", "since", "until", "contradicted", "limit", "cursor"),
 		v1(get, "/v1/runs/{id}", s.getRun, seeRuns...),
 		v1(post, "/v1/runs/{id}/signals/{step}", s.signal, auth.RunsOwn, auth.RunsOperate),
 		v1(post, "/v1/runs/bulk", s.bulk, auth.RunsOperate),

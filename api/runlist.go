@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ func (s *Server) listRuns(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if q.Contradicted, err = boolParam(c, "contradicted"); err != nil {
+		return err
+	}
 	limit, err := intParam(c, "limit", 1, maxPage)
 	if err != nil {
 		return err
@@ -42,7 +46,8 @@ func (s *Server) listRuns(c echo.Context) error {
 	if limit == 0 {
 		limit = defaultPage
 	}
-	if q.Cursor, err = s.cursors.open(c.QueryParam("cursor"), f.sum(q.Principal)); err != nil {
+	filters := f.sum(q.Principal) + strconv.FormatBool(q.Contradicted)
+	if q.Cursor, err = s.cursors.open(c.QueryParam("cursor"), filters); err != nil {
 		return err
 	}
 	o := jsonOut{}
@@ -58,7 +63,7 @@ func (s *Server) listRuns(c echo.Context) error {
 	}
 	o.end(']')
 	if next != "" {
-		cursor, err := s.cursors.seal(next, f.sum(q.Principal))
+		cursor, err := s.cursors.seal(next, filters)
 		if err != nil {
 			return err
 		}

@@ -52,11 +52,12 @@ type correctionView struct {
 	Run  string `json:"run"`
 }
 
-// contradictView is a word that denies the end of the run.
+// contradictView is a word that denies what is known of the run.
 type contradictView struct {
-	Step    string `json:"step"`
-	Outcome string `json:"outcome"`
-	At      string `json:"at"`
+	Step    string          `json:"step"`
+	Outcome string          `json:"outcome"`
+	At      string          `json:"at"`
+	Data    json.RawMessage `json:"data,omitempty"` // content
 }
 
 // nextView is the call that a run wants next.
@@ -118,8 +119,11 @@ func viewRun(v *saga.RunView, content bool) *runView {
 	}
 	for _, step := range slices.Sorted(maps.Keys(v.Contradictions)) {
 		x := v.Contradictions[step]
-		out.Contradicts = append(out.Contradicts, contradictView{Step: step, Outcome: x.Outcome.String(),
-			At: instant(x.At)})
+		word := contradictView{Step: step, Outcome: x.Outcome.String(), At: instant(x.At)}
+		if content {
+			word.Data = x.Data
+		}
+		out.Contradicts = append(out.Contradicts, word)
 	}
 	switch {
 	case v.Next.Kind != 0:

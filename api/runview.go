@@ -35,7 +35,7 @@ func appendRun(o *jsonOut, v *saga.RunView, show runShow) {
 	}
 	o.given("parent", v.Parent)
 	o.given("link", v.Link)
-	appendLate(o, v)
+	appendLate(o, v, show)
 	appendLabels(o, v.Labels)
 	o.when("created_at", v.Created)
 	o.when("updated_at", v.Updated)
@@ -79,8 +79,8 @@ func appendMinimalRun(o *jsonOut, v *saga.RunView, content bool) {
 	o.end('}')
 }
 
-// appendLate shows what became known after the end.
-func appendLate(o *jsonOut, v *saga.RunView) {
+// appendLate shows what became known after the end, and what denies what is known.
+func appendLate(o *jsonOut, v *saga.RunView, show runShow) {
 	if len(v.Corrections) > 0 {
 		o.name("corrections")
 		o.open('[')
@@ -92,7 +92,7 @@ func appendLate(o *jsonOut, v *saga.RunView) {
 		}
 		o.end(']')
 	}
-	if len(v.Contradictions) > 0 { // words that deny the end of the run
+	if len(v.Contradictions) > 0 {
 		o.name("contradictions")
 		o.open('[')
 		for _, step := range slices.Sorted(maps.Keys(v.Contradictions)) {
@@ -101,6 +101,9 @@ func appendLate(o *jsonOut, v *saga.RunView) {
 			o.text("step", step)
 			o.text("outcome", x.Outcome.String())
 			o.instant("at", x.At)
+			if show.content && !show.brief {
+				o.raw("data", x.Data)
+			}
 			o.end('}')
 		}
 		o.end(']')

@@ -52,6 +52,9 @@ func sagaCommands() *command {
 				name: "list", summary: "list runs, the newest first", run: sagaList, flags: func(f *flags) {
 					f.addRemote()
 					f.addRunFilter("all")
+					f.Bool("contradicted", false,
+						"only those of which a word denies what is known, such as a charge that is called "+
+							"back as failed after its order was completed")
 					f.Int("limit", 50, "the most that are shown; 0 shows all")
 				},
 			},
@@ -271,6 +274,7 @@ func sagaList(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	f.Contradicted = c.text("contradicted") == "true"
 	list := newList(c, "ID", "STATE", "DEFINITION", "PRINCIPAL", "KEY", "ROUND", "BEGUN", "CHANGED", "REASON")
 	list.member = "runs"
 	for shown := 0; ; {
@@ -304,7 +308,11 @@ func whyOf(run *client.Run) string {
 	if run.Hold == "" {
 		words = []string{run.Cause, run.FailedStep}
 	}
-	return strings.TrimSpace(strings.Join(words, " "))
+	why := strings.TrimSpace(strings.Join(words, " "))
+	for _, x := range run.Contradictions {
+		why = strings.TrimPrefix(why+", contradicted "+x.Step, ", ")
+	}
+	return why
 }
 
 func sagaShow(ctx context.Context, c *call) error {
@@ -359,8 +367,12 @@ func printRun(out io.Writer, run *client.Run) error {
 		fact("corrected by", x.Run+" (step "+x.Step+")")
 	}
 	for _, x := range run.Contradictions {
-		fact("denied by", fmt.Sprintf("the word %s of step %s, which came after the end, at %s; the run "+
-			"stays as it is", x.Outcome, x.Step, exact(x.At)))
+		said := fmt.Sprintf("the word %s of step %s at %s; the run stays as it is", x.Outcome, x.Step,
+			exact(x.At))
+		if len(x.Data) > 0 {
+			said += "; with it came " + string(x.Data)
+		}
+		fact("denied by", said)
 	}
 	fact("input", string(run.Input))
 	fact("etag", run.ETag)

@@ -443,7 +443,19 @@ func TestSagaSignal(t *testing.T) {
 	signal(ExitOK, "step pay of run "+id+": done, taken", "--yes", `--data={"ref":7}`)
 	signal(ExitOK, "known already", "--yes", `--data={"ref":7}`)
 	s.cli("saga", "show", id, "--wait=30s").want(t, ExitOK, "completed")
-	if got := c.called(); !strings.HasSuffix(got, "POST /end/7") {
+	s.cli("saga", "list").want(t, ExitOK, "completed")
+	s.cli("saga", "signal", id, "pay", "--outcome=refused", `--data={"why":"back"}`, "--yes").
+		want(t, ExitOK, "contradicts the end")
+	s.start("checkout", "order-1", `--input={"order":"o"}`, "--wait=30s").want(t, ExitOK)
+	denied := s.cli("saga", "list", "--contradicted")
+	denied.want(t, ExitOK, id, "contradicted pay")
+	if strings.Contains(denied.out, "order-1") {
+		t.Errorf("a run that nothing denies is listed: %s", denied.out)
+	}
+	s.cli("saga", "list").want(t, ExitOK, id, "order-1", "contradicted pay")
+	s.cli("saga", "show", id).want(t, ExitOK, "contradicted pay", "the word refused of step pay",
+		`{"why":"back"}`)
+	if got := c.called(); !strings.Contains(got, "POST /end/7") {
 		t.Errorf("the callee was called with %s", got)
 	}
 	if seen := strings.Join(c.seen, ""); !strings.Contains(seen, s.url+"/v1/callbacks/") {

@@ -50,7 +50,7 @@ type Run struct {
 	Parent      string       `json:"parent,omitempty"`      // the run that it repeats or corrects
 	Link        string       `json:"link,omitempty"`        // rerun or correction
 	Corrections []Correction `json:"corrections,omitempty"` // runs that undo what became known late
-	// Contradictions are words that came after the end and deny it.
+	// Contradictions are words that deny what is known of the run, also in lists.
 	Contradictions []Contradiction   `json:"contradictions,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`      // for finding it
 	CreatedAt      time.Time         `json:"created_at,omitzero"`   // when it began
@@ -84,11 +84,12 @@ func (r *Run) Ended() bool {
 // NeedsPerson reports that the run waits for an operator.
 func (r *Run) NeedsPerson() bool { return r.State == "held" || r.State == "stuck" }
 
-// Contradiction is a word that denies the end of a run.
+// Contradiction is a word that denies what is known of a run.
 type Contradiction struct {
-	Step    string    `json:"step"`
-	Outcome string    `json:"outcome"` // done or refused
-	At      time.Time `json:"at"`      // when it came first
+	Step    string          `json:"step"`           // which it is about
+	Outcome string          `json:"outcome"`        // done or refused
+	At      time.Time       `json:"at"`             // when it came first
+	Data    json.RawMessage `json:"data,omitempty"` // what came with it; not in lists
 }
 
 // Correction is a run that undoes a step of another.
@@ -182,6 +183,9 @@ type RunFilter struct {
 	Since      time.Time `json:"since,omitzero"`       // begun then or later
 	Until      time.Time `json:"until,omitzero"`       // begun before
 
+	// Contradicted selects the runs of which a word denies what is known; in lists only.
+	Contradicted bool `json:"-"`
+
 	Limit  int    `json:"-"` // 0 is the server's default
 	Cursor string `json:"-"` // NextCursor of the page before
 }
@@ -198,6 +202,9 @@ func (f RunFilter) query() url.Values {
 		if !at.IsZero() {
 			q.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
+	}
+	if f.Contradicted {
+		q.Set("contradicted", "true")
 	}
 	if f.Limit > 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))

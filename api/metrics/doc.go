@@ -20,7 +20,9 @@
 // # What is not
 //
 // Counters begin at zero with each start, as Prometheus expects. [MaxOpenCounted]
-// bounds how many open claims are counted: more are shown as that many.
+// bounds how many open claims are counted: more are shown as that many. A word that denies
+// what is known of a run is counted when somebody asks; of several about one step in
+// between the last one is.
 //
 // # What survives a crash
 //

@@ -81,15 +81,26 @@ func (m *Metrics) CallEnded(c saga.CallInfo) {
 // CredentialsRefused reports that a callee did not accept our credentials.
 func (m *Metrics) CredentialsRefused() { m.credentials.Inc() }
 
-// NeedPerson counts the runs of sagas that wait for a person. A saga.Engine is one.
+// NeedPerson counts the runs of sagas that wait for a person, and what only a person can
+// judge. A saga.Engine is one.
 type NeedPerson interface {
 	// NeedPerson returns how many are held and how many are stuck.
 	NeedPerson(ctx context.Context) (held, stuck int, err error)
+	// Contradicted returns how many words came after an instant that deny what is known of
+	// a run, and when the last of all came; zero when there is none.
+	Contradicted(ctx context.Context, after time.Time) (n int, last time.Time, err error)
 }
 
-// WatchSagas shows the runs that wait for a person. It is called once.
+// WatchSagas shows the runs that wait for a person, and counts the words that deny what is
+// known of runs from now on. It is called once, before there can be new ones.
 func (m *Metrics) WatchSagas(runs NeedPerson) {
-	m.registry.MustRegister(&needPerson{m: m, runs: runs})
+	c := &needPerson{m: m, runs: runs}
+	ctx, cancel := context.WithTimeout(context.Background(), countTime)
+	defer cancel()
+	if _, last, err := runs.Contradicted(ctx, time.Time{}); err == nil {
+		c.since, c.begun = last, true
+	}
+	m.registry.MustRegister(c)
 }
 
 // needPerson counts when somebody asks, at most once in CountEvery, so that it is
@@ -102,12 +113,17 @@ type needPerson struct {
 	asked       time.Time // last try
 	at          time.Time // of the last success; zero when there was none
 	held, stuck int
+
+	denied int       // words since the start
+	since  time.Time // when the last of them came
+	begun  bool      // since is known; words before it are of an earlier process
 }
 
 // Describe implements [prometheus.Collector].
 func (c *needPerson) Describe(ch chan<- *prometheus.Desc) {
 	ch <- desc(nameNeedPerson)
 	ch <- desc(nameRunsCounted)
+	ch <- desc(nameDenied)
 }
 
 // Collect implements [prometheus.Collector].
@@ -124,18 +140,30 @@ func (c *needPerson) Collect(ch chan<- prometheus.Metric) {
 	ch <- gauge(nameNeedPerson, float64(c.held), "held")
 	ch <- gauge(nameNeedPerson, float64(c.stuck), "stuck")
 	ch <- gauge(nameRunsCounted, seconds(c.at))
+	ch <- prometheus.MustNewConstMetric(desc(nameDenied), prometheus.CounterValue, float64(c.denied))
 }
 
 func (c *needPerson) count(now time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), countTime)
 	defer cancel()
 	held, stuck, err := c.runs.NeedPerson(ctx)
+	var denied int
+	var last time.Time
+	if err == nil {
+		denied, last, err = c.runs.Contradicted(ctx, c.since)
+	}
 	if err != nil {
 		c.m.log.Warn("the runs that wait for a person could not be counted; the metrics show the last count",
 			"err", err)
 		return
 	}
 	c.held, c.stuck, c.at = held, stuck, now
+	if c.begun {
+		c.denied += denied
+	}
+	if c.begun = true; last.After(c.since) {
+		c.since = last
+	}
 }
 
 var _ saga.Observer = (*Metrics)(nil)

@@ -15,6 +15,58 @@ import (
 type waiting struct {
 	held, stuck, asked int
 	err                error
+	denied             []time.Time
+}
+
+func (w *waiting) Contradicted(_ context.Context, after time.Time) (n int, last time.Time, err error) {
+	for _, at := range w.denied {
+		if at.After(after) {
+			n++
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return n, last, w.err
+}
+
+// The words that deny what is known are counted from the start of the process on, each
+// once, and never less: what retention takes away was there.
+func TestContradictionsAreCountedFromTheStart(t *testing.T) {
+	t.Parallel()
+	const name = "onced_saga_contradictions_total"
+	c, w := newClock(), &waiting{}
+	at := func(n int) time.Time { return c.Now().Add(time.Duration(n) * time.Second) }
+	w.denied = []time.Time{at(-20), at(-10)}
+	m := metrics.New(metrics.Config{Clock: c})
+	m.WatchSagas(w)
+	w.denied = append(w.denied, at(-9)) // before anybody asks
+	scrape(t, m).want(t, 1, name)
+	for _, next := range []struct {
+		denied []time.Time
+		err    error
+		want   float64
+	}{
+		{w.denied, nil, 1},
+		{[]time.Time{at(-9), at(1), at(2)}, nil, 3},
+		{[]time.Time{at(1), at(2), at(3)}, errors.New("the store is away"), 3},
+		{[]time.Time{at(2), at(3)}, nil, 4},
+		{nil, nil, 4},
+		{[]time.Time{at(60)}, nil, 5},
+	} {
+		w.denied, w.err = next.denied, next.err
+		c.Add(metrics.CountEvery)
+		scrape(t, m).want(t, next.want, name)
+	}
+	// What an earlier process has counted is no news, also when it could not be asked at once.
+	late := &waiting{err: errors.New("the store is away"), denied: []time.Time{at(-20)}}
+	m = metrics.New(metrics.Config{Clock: c})
+	m.WatchSagas(late)
+	late.err = nil
+	scrape(t, m).want(t, 0, name)
+	late.denied = append(late.denied, at(0))
+	c.Add(metrics.CountEvery)
+	scrape(t, m).want(t, 1, name)
 }
 
 func (w *waiting) NeedPerson(context.Context) (held, stuck int, err error) {

@@ -109,6 +109,7 @@ const (
 	nameUpstreamDur = "onced_proxy_upstream_duration_seconds"
 	nameRuns        = "onced_saga_runs_total"
 	nameNeedPerson  = "onced_saga_runs_need_person"
+	nameDenied      = "onced_saga_contradictions_total"
 	nameRunsCounted = "onced_saga_runs_counted_timestamp_seconds"
 	nameSteps       = "onced_saga_steps_total"
 	nameStepTime    = "onced_saga_step_duration_seconds"
@@ -169,6 +170,9 @@ func Table() []Metric {
 				"undoing began."},
 		{Name: nameNeedPerson, Type: Gauge, Labels: []Label{set("state", runsWaiting)},
 			Help: "Runs of sagas that wait for a person, of each state 10000 at most."},
+		{Name: nameDenied, Type: Counter,
+			Help: "Words that deny what is known of a run, such as a charge that is called back as failed " +
+				"after its order was completed. They are counted as the runs that wait for a person are."},
 		{Name: nameRunsCounted, Type: Gauge,
 			Help: "When the runs that wait for a person were last counted with success."},
 		{Name: nameSteps, Type: Counter,
