@@ -38,7 +38,7 @@ func claimCommands() *command {
 					"  done     it happened; whoever repeats the request gets --result\n" +
 					"  refused  it did not happen and will not; whoever repeats the request gets --result\n" +
 					"  free     it did not happen; the next request with the key will do it\n" +
-					"For the request of a route, --status, --content_type and --result are the\n" +
+					"For the request of a route, --status, --content-type and --result are the\n" +
 					"response that is repeated; without --status it is 200, or 204 without a result,\n" +
 					"and for refused 422.",
 				run: claimResolve, flags: func(f *flags) {
@@ -47,8 +47,8 @@ func claimCommands() *command {
 					f.String("verdict", "", "done, refused or free")
 					f.String("reason", "", "`TEXT` for the audit; required")
 					f.String("result", "", "`FILE` with what repeated requests get, JSON unless "+
-						"--content_type says otherwise; - is stdin")
-					f.String("content_type", "", "`TYPE` of the result, for example text/plain")
+						"--content-type says otherwise; - is stdin")
+					f.String("content-type", "", "`TYPE` of the result, for example text/plain")
 					f.Int("status", 0, "HTTP `STATUS` that repeated requests of a route get")
 					f.String("etag", "", "decide only if the claim is as `ETAG` says; see claim show. "+
 						"Without it the claim is shown and decided about as it is shown")
@@ -231,12 +231,12 @@ func (c *call) resultFlag() (client.Result, error) {
 	if err != nil {
 		return client.Result{}, usage("the result cannot be read", err.Error(), "name a file, or - for stdin")
 	}
-	if typ := c.text("content_type"); typ != "" && typ != "application/json" {
+	if typ := c.text("content-type"); typ != "" && typ != "application/json" {
 		return client.Result{Bytes: text, ContentType: typ}, nil
 	}
 	if !json.Valid(text) {
 		return client.Result{}, usage("the result is not JSON", fmt.Sprintf("%s holds %d bytes that are none",
-			name, len(text)), "name a file with one JSON value, or say --content_type")
+			name, len(text)), "name a file with one JSON value, or say --content-type")
 	}
 	return client.Result{JSON: text}, nil
 }

@@ -219,7 +219,7 @@ func report(env Env, err error) {
 func remedy(err error) string {
 	switch {
 	case client.Code(err) == problem.Unauthorized:
-		return "put a valid token into ONCED_TOKEN, or its file into --token_file"
+		return "put a valid token into ONCED_TOKEN, or its file into --token-file"
 	case client.Code(err) == problem.Forbidden:
 		return "use the token of a role that may"
 	case errors.Is(err, kv.ErrLocked):

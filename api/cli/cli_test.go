@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -169,11 +170,11 @@ func TestUsageErrorsHaveThreeLines(t *testing.T) {
 			"onced: the flag --output needs a value\n  why: the command line ends after it\n" +
 				"  try: onced config show --output=VALUE\n"},
 		{"claim list", "onced: onced claim list needs a token\n" +
-			"  why: neither ONCED_TOKEN nor --token_file is given\n" +
+			"  why: neither ONCED_TOKEN nor --token-file is given\n" +
 			"  try: ONCED_TOKEN=onced_… onced claim list\n"},
 		{"claim list --token x", "onced: onced claim list does not know the flag --token\n" +
 			"  why: arguments are seen by every process, so a secret is no flag\n" +
-			"  try: onced claim list --token_file=FILE\n"},
+			"  try: onced claim list --token-file=FILE\n"},
 		{"claim resolve cl_1 --reason=x", "onced: onced claim resolve needs a verdict\n" +
 			"  why: --verdict is done, refused or free\n" +
 			"  try: onced claim resolve ID --verdict=done --reason=TEXT\n"},
@@ -365,6 +366,37 @@ func TestCompletionAnswers(t *testing.T) {
 			got.errors != "" {
 			t.Errorf("%q: %q, want %q (%+v)", words, text, want, got)
 		}
+	}
+}
+
+// Flags are written as commands are, with hyphens. Those of the configuration are its keys.
+func TestFlagsAreShownWithHyphens(t *testing.T) {
+	n := 0
+	var look func(c *command)
+	look = func(c *command) {
+		for _, s := range c.sub {
+			look(s)
+		}
+		f := newFlags(c)
+		f.VisitAll(func(fl *flag.Flag) {
+			if n++; !slices.Contains(f.docs, fl.Name) && strings.Contains(fl.Name, "_") {
+				t.Errorf("%s has the flag --%s", c.name, fl.Name)
+			}
+		})
+		if found := regexp.MustCompile(`--[a-z]+_[a-z_]+`).FindString(c.help); found != "" {
+			t.Errorf("the help of %s speaks of %s", c.name, found)
+		}
+	}
+	look(root())
+	if n < 50 {
+		t.Errorf("there are only %d flags", n)
+	}
+	for _, spelling := range []string{"--token-file", "--token_file"} {
+		run(t, "claim", "list", "--url=http://127.0.0.1:1", spelling, "/none").
+			want(t, ExitUsage, "the token cannot be read")
+	}
+	for _, spelling := range []string{"--http.max_body", "--http.max-body"} {
+		run(t, "config", "show", spelling+"=77777").want(t, ExitOK, "77777")
 	}
 }
 

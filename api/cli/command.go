@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -210,8 +211,9 @@ func (c *call) parse(args []string) error {
 		}
 		name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
 		f := c.flags.Lookup(name)
-		if f == nil { // --dry-run for --dry_run
-			f = c.flags.Lookup(strings.ReplaceAll(name, "-", "_"))
+		if f == nil { // --dry_run for --dry-run, and --http.max-body for the key http.max_body
+			f = cmp.Or(c.flags.Lookup(strings.ReplaceAll(name, "_", "-")),
+				c.flags.Lookup(strings.ReplaceAll(name, "-", "_")))
 		}
 		if f == nil {
 			return c.unknownFlag(name)
@@ -243,9 +245,12 @@ func (c *call) unknownFlag(name string) error {
 	why, try := "it has no such flag", c.path+" --help"
 	if near := config.Nearest(name, names); near != "" {
 		why, try = "the nearest flag is --"+near, c.path+" --"+near
-	} else if slices.Contains(names, name+"_file") {
-		why = "arguments are seen by every process, so a secret is no flag"
-		try = fmt.Sprintf("%s --%s_file=FILE", c.path, name)
+	}
+	for _, file := range []string{name + "-file", name + "_file"} {
+		if slices.Contains(names, file) {
+			why = "arguments are seen by every process, so a secret is no flag"
+			try = fmt.Sprintf("%s --%s=FILE", c.path, file)
+		}
 	}
 	return usage(fmt.Sprintf("%s does not know the flag --%s", c.path, name), why, try)
 }

@@ -24,7 +24,7 @@ func (f *flags) addRemote() {
 	f.addOutput()
 	f.StringVar(&f.file, "config", "", "the configuration `FILE`, which says where onced listens")
 	f.String("url", "", "base `URL` of a running onced ("+envURL+", or the address in the configuration)")
-	f.String("token_file", "",
+	f.String("token-file", "",
 		"`FILE` with the token ("+envTokenFile+", or the token itself in "+envToken+")")
 }
 
@@ -33,7 +33,7 @@ func (c *call) text(name string) string { return c.flags.Lookup(name).Value.Stri
 
 // token is the token that was given, "" when there is none.
 func (c *call) token() (string, error) {
-	name := c.text("token_file")
+	name := c.text("token-file")
 	if name == "" {
 		if token := c.env.lookup(envToken); token != "" {
 			return token, nil
@@ -84,7 +84,7 @@ func (c *call) loggedIn() (*client.Client, error) {
 		return nil, err
 	}
 	if token == "" {
-		return nil, usage(c.path+" needs a token", "neither "+envToken+" nor --token_file is given",
+		return nil, usage(c.path+" needs a token", "neither "+envToken+" nor --token-file is given",
 			fmt.Sprintf("%s=onced_… %s", envToken, strings.TrimSpace(c.path+" "+strings.Join(c.args, " "))))
 	}
 	return c.remote(token)

@@ -400,6 +400,7 @@ func TestSagaPut(t *testing.T) {
 	s, folder := sagaService(t, c)
 	file := filepath.Join(t.TempDir(), "refund.yaml")
 	writeFile(t, file, "name: refund\nsteps:\n- name: a\n  call: {url: \""+c.URL+"/a\"}\n")
+	s.cli("saga", "put", file, "--dry_run").want(t, ExitOK, "would be a new version")
 	s.cli("saga", "put", file, "--dry-run").want(t, ExitOK, "refund would be a new version, 1 steps")
 	s.cli("saga", "definitions", "refund").want(t, ExitFailure, "no definition")
 	s.cli("saga", "put", file).want(t, ExitOK, "refund is the new version 1, 1 steps",
@@ -412,6 +413,19 @@ func TestSagaPut(t *testing.T) {
 	writeFile(t, file, "name: refund\nsteps:\n- name: a\n  cal: {url: x}\n")
 	s.cli("saga", "put", file).want(t, ExitProblem, file+":4:3: steps[0].cal", "nothing was kept")
 	s.cli("saga", "put", filepath.Join(folder, "checkout.yaml")).want(t, ExitFailure, "file")
+}
+
+// A check of the document does not find what only the configuration refuses.
+func TestSagaPutOfAPrivateHostNamesTheConfiguration(t *testing.T) {
+	s := startService(t, "")
+	file := filepath.Join(t.TempDir(), "refund.yaml")
+	writeFile(t, file, "name: refund\nsteps:\n- name: a\n  call: {url: \"http://127.0.0.1:9/a\"}\n")
+	got := s.cli("saga", "put", file)
+	got.want(t, ExitProblem, "127.0.0.1:9, which is not a public address", "try: add the host to "+
+		"sagas.allow_hosts", "restart", "sagas.definitions")
+	if strings.Contains(got.errors, "saga check") {
+		t.Errorf("it sends to a check that finds nothing: %s", got.errors)
+	}
 }
 
 func TestSagaSignal(t *testing.T) {

@@ -38,7 +38,7 @@ func definitionCommands() []*command {
 				"sagas.definitions calls any.",
 			flags: func(f *flags) {
 				f.addRemote()
-				f.Bool("dry_run", false, "only say what would happen")
+				f.Bool("dry-run", false, "only say what would happen")
 			},
 		},
 		{
@@ -62,7 +62,7 @@ func sagaPut(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	dry := c.text("dry_run") == "true"
+	dry := c.text("dry-run") == "true"
 	d, err := cl.PutDefinition(ctx, source, dry)
 	if err != nil {
 		return invalid(err, c.args[0])
@@ -101,8 +101,15 @@ func invalid(err error, file string) error {
 		}
 		lines[i] += x.Message
 	}
+	try := "correct it, then: onced saga check " + file
+	if !slices.ContainsFunc(p.Problems, func(x problem.Place) bool {
+		return !strings.Contains(x.Message, "sagas.allow_hosts")
+	}) { // the document is as it should be, and a check finds nothing wrong with it
+		try = "add the host to sagas.allow_hosts in onced.yaml, restart onced and put it again; or name the " +
+			"file in sagas.definitions there, which a SIGHUP has read"
+	}
 	return &failure{what: "the definition is not valid; nothing was kept", why: strings.Join(lines, "\n"),
-		try: "correct it, then: onced saga check " + file, code: ExitProblem, err: err}
+		try: try, code: ExitProblem, err: err}
 }
 
 func sagaDefinitions(ctx context.Context, c *call) error {

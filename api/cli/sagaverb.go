@@ -99,7 +99,7 @@ func verbCommands() []*command {
 			f.String("step", "", "`STEP` that mark-done, mark-not-done and skip are about")
 			f.String("reason", "", "`TEXT` for the audit; required")
 			f.Int("limit", 0, "the most runs; 0 is all")
-			f.Bool("dry_run", false, "only say what would happen; so it does without --yes too")
+			f.Bool("dry-run", false, "only say what would happen; so it does without --yes too")
 			f.Bool("yes", false, "do it")
 		},
 	})
@@ -198,7 +198,7 @@ func sagaBulk(ctx context.Context, c *call) error {
 		return usage("the flag --limit cannot be "+strconv.Quote(c.text("limit")), "it is a number from 0",
 			c.path+" "+v.name+" --limit=100")
 	}
-	b.DryRun = c.text("yes") != "true" || c.text("dry_run") == "true"
+	b.DryRun = c.text("yes") != "true" || c.text("dry-run") == "true"
 	cl, err := c.loggedIn()
 	if err != nil {
 		return err

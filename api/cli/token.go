@@ -21,7 +21,7 @@ import (
 )
 
 // accessHelp says how the commands reach the tokens.
-const accessHelp = `With a token (ONCED_TOKEN, --token_file) or --url it asks a running onced. Otherwise it
+const accessHelp = `With a token (ONCED_TOKEN, --token-file) or --url it asks a running onced. Otherwise it
 opens the store in the data folder itself, which needs no token and works only while
 onced is stopped: that is the way back in when every token is lost.`
 
@@ -39,7 +39,7 @@ func tokenCommands() *command {
 						"`ROLE`: metrics, client, viewer, operator or admin")
 					f.String("principal", "", "`ACCOUNT` whose keys it uses; by default NAME. Machines "+
 						"that retry each other's payments share one")
-					f.Duration("expires_in", 0, "its `LIFE`, for example 720h; 0 has no end")
+					f.Duration("expires-in", 0, "its `LIFE`, for example 720h; 0 has no end")
 				},
 			},
 			{
@@ -52,7 +52,7 @@ func tokenCommands() *command {
 				help:    accessHelp, run: tokenRotate, flags: func(f *flags) {
 					f.addToken()
 					f.Duration("overlap", 0, "how `LONG` the old one stays valid, for example 1h")
-					f.Duration("expires_in", 0, "`LIFE` of the new one; 0 has no end")
+					f.Duration("expires-in", 0, "`LIFE` of the new one; 0 has no end")
 				},
 			},
 			{
@@ -219,7 +219,7 @@ func findToken(ctx context.Context, t tokens, name string) (found client.Token, 
 
 func tokenCreate(ctx context.Context, c *call) error {
 	spec := client.TokenSpec{Role: c.text("role"), Principal: c.text("principal"),
-		ExpiresInS: c.seconds("expires_in")}
+		ExpiresInS: c.seconds("expires-in")}
 	if !slices.Contains(roles(), spec.Role) {
 		try := string(auth.Client)
 		if near := config.Nearest(spec.Role, roles()); near != "" {
@@ -343,7 +343,7 @@ func tokenRotate(ctx context.Context, c *call) error {
 			return err
 		}
 		made, err := t.rotate(ctx, old, client.TokenRotation{OverlapS: c.seconds("overlap"),
-			ExpiresInS: c.seconds("expires_in")})
+			ExpiresInS: c.seconds("expires-in")})
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 // Run runs a demo until ctx ends or, with orders, until all of them came to an
 // end or Config.Limit has passed. The error is ErrProof when the proof failed,
 // ErrStopped when ctx ended before the orders, a [*PortError] when the port is
-// taken, ErrFolder when the folder is.
+// taken, ErrFolder when the folder is, which is kv.ErrLocked too when another demo has it.
 func Run(ctx context.Context, c Config) (err error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {

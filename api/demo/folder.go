@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"onced/api/demo/book"
+	"onced/kv"
 )
 
 // markFile says that a folder is a demo's, so that its content may be removed.
@@ -15,6 +16,18 @@ const markFile = "onced-demo.lock"
 
 // ErrFolder means that the data folder cannot be used.
 var ErrFolder = errors.New("demo: the data folder cannot be used")
+
+// inUseError is [ErrFolder] because of another demo, and kv.ErrLocked.
+type inUseError struct{ name string }
+
+// Error says what to do.
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("%v: another demo works in %s; stop it, or use another one with --data", ErrFolder,
+		e.name)
+}
+
+// Is makes it the errors that the type names.
+func (e *inUseError) Is(target error) bool { return target == ErrFolder || target == kv.ErrLocked }
 
 // openFolder makes the data folder or takes that of an earlier demo, and keeps
 // others out of it until release.
@@ -37,8 +50,7 @@ func openFolder(name string) (release func(), err error) {
 	}
 	if err := lockFile(f); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%w: another demo works in %s; stop it, or use another one with --data",
-			ErrFolder, name)
+		return nil, &inUseError{name}
 	}
 	return func() { _ = f.Close() }, nil
 }

@@ -299,7 +299,7 @@ func TestFolderInUse(t *testing.T) {
 	t.Parallel()
 	d := start(t, t.TempDir())
 	code, text := runDemo(t, "--port=0", "--data", d.root)
-	if code != 1 || !strings.Contains(text, "another demo works in "+d.root) {
+	if code != 3 || !strings.Contains(text, "another demo works in "+d.root) {
 		t.Errorf("exit code %d:\n%s", code, text)
 	}
 	d.order("ord_A") // and the first one goes on
