@@ -118,12 +118,18 @@ func (c *change) fit(ev *machine.Event) error {
 			text = cut(ev.Text, maxNote/2) + "; " + text
 		}
 		ev.Text, ev.Data = text, nil
+		if c.m.Steps[ev.Step].Await && ev.Outcome == machine.OutcomeDone { // the reply does not stand for it
+			ev.Data = noData
+		}
 		return nil
 	default: // what a person sends may be refused
 	}
 	return &kv.LimitError{What: "data of a run", Got: int64(c.r.data() + len(ev.Data)), Limit: MaxRunData,
 		Unit: "bytes", Remedy: "keep the data elsewhere and pass a reference"}
 }
+
+// noData stands for data of a signal that were not kept.
+var noData = []byte("null")
 
 func (c *change) carryOut(effects []machine.Effect, ev machine.Event) error {
 	for i := range effects {

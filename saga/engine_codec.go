@@ -33,6 +33,7 @@ const (
 	undoPart
 	doubtPart
 	signalPart
+	signalAtPart
 )
 
 func (e *enc) step(s *machine.StepState) {
@@ -42,7 +43,8 @@ func (e *enc) step(s *machine.StepState) {
 	signal := s.Signal != 0 || s.SignalData != nil
 	e.Text(s.Name)
 	e.Uint(uint64(s.Status))
-	e.Uint(wire.Flags(s.Doubt, s.Resend, s.TimedOut, s.Blind, s.UndoDoubt, undo, doubt, signal))
+	e.Uint(wire.Flags(s.Doubt, s.Resend, s.TimedOut, s.Blind, s.UndoDoubt, undo, doubt, signal,
+		!s.SignalAt.IsZero()))
 	e.Uint(uint64(s.Sends))
 	e.Time(s.FirstSend)
 	e.Blob(s.Output)
@@ -65,6 +67,9 @@ func (e *enc) step(s *machine.StepState) {
 	if signal {
 		e.Uint(uint64(s.Signal))
 		e.Blob(s.SignalData)
+	}
+	if !s.SignalAt.IsZero() {
+		e.Time(s.SignalAt)
 	}
 }
 
@@ -94,7 +99,7 @@ func (d dec) state(s *machine.State) {
 func (d dec) step(s *machine.StepState) {
 	s.Name = d.Text()
 	s.Status = machine.StepStatus(d.UpTo(uint64(machine.Skipped)))
-	has := d.UpTo(2*signalPart - 1)
+	has := d.UpTo(2*signalAtPart - 1)
 	s.Doubt, s.Resend, s.TimedOut = has&flagDoubt != 0, has&flagResend != 0, has&flagTimedOut != 0
 	s.Blind, s.UndoDoubt = has&flagBlind != 0, has&flagUndoDoubt != 0
 	s.Sends = d.Count()
@@ -114,5 +119,8 @@ func (d dec) step(s *machine.StepState) {
 	if has&signalPart != 0 {
 		s.Signal = machine.Outcome(d.UpTo(uint64(machine.OutcomeRefused)))
 		s.SignalData = d.Blob()
+	}
+	if has&signalAtPart != 0 {
+		s.SignalAt = d.Time()
 	}
 }

@@ -42,8 +42,9 @@ func (c *change) contradict(x *machine.Effect, ev *machine.Event) error {
 	if err != nil {
 		return err
 	}
-	_, added, err := c.e.cfg.Feed.AppendOnce(c.w, feed.Event{ID: feed.DerivedID("run", c.r.id,
-		"contradicted", n.Step, x.Text, string(ev.Data)), Type: "run.contradicted", Subject: c.r.id, Data: data})
+	eventID := feed.DerivedID("run", c.r.id, "contradicted", n.Step, x.Text, string(ev.Data))
+	_, added, err := c.e.cfg.Feed.AppendOnce(c.w, feed.Event{ID: eventID, Type: "run.contradicted",
+		Subject: c.r.id, Data: data})
 	if err != nil || !added {
 		return err
 	}

@@ -346,11 +346,17 @@ func TestACorrectionIsCorrected(t *testing.T) {
 		s.wantStatus(id, machine.Compensated)
 		s.wantCalls("charge, check charge, undo charge")
 		s.stands["charge"] = s.keys["charge"][:1]
-		for _, want := range []string{"charge=1", "", ""} {
+		for range 3 {
 			s.signal(id, "charge", false)
 			settle()
-			s.wantLedger(want)
+			s.wantLedger("charge=1")
 		}
+		// The look-up sees it now, and would if it were that of before: a person has to say.
+		held := s.view(s.view(id).Corrections["charge"]).Corrections["charge"]
+		s.wantStatus(held, machine.Held)
+		s.mustAct(machine.MarkDone, held, "charge")
+		settle()
+		s.wantLedger("")
 		s.wantCalls("charge, check charge, undo charge, check charge, check charge, undo charge")
 		if k := s.keys["undo charge"]; k[0] == k[1] {
 			t.Error("the second undo has the key of the first")
@@ -472,8 +478,9 @@ func aSignalThatDoesNotFit(t *testing.T, refused bool) {
 				strings.Contains(h.Text, "data of 202 bytes was not kept") &&
 				strings.Contains(h.Text, sig.Reason)
 		})
-		if !said || v.State.Steps[0].SignalData != nil {
-			t.Errorf("kept: %d bytes; the history is %+v", len(v.State.Steps[0].SignalData), v.History)
+		kept := map[bool]string{false: "null", true: ""}[refused] // not what the reply gave
+		if got := v.State.Steps[0].SignalData; !said || string(got) != kept {
+			t.Errorf("kept: %d bytes; the history is %+v", len(got), v.History)
 		}
 	})
 }

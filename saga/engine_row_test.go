@@ -61,6 +61,9 @@ func randomRun(r *rand.Rand) *run {
 		}
 		if yes() {
 			st.Signal, st.SignalData = machine.Outcome(1+r.IntN(2)), raw()
+			if r.IntN(2) == 0 {
+				st.SignalAt = at()
+			}
 		}
 		s.Steps = append(s.Steps, st)
 	}

@@ -43,7 +43,7 @@ func newSagas(ctx context.Context, a *App, log *feed.Feed, files []definitionFil
 	cfg := saga.Config{Timers: s.timers, Feed: log, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger,
 		Observer: a.metrics, Calls: c.Sagas.MaxCalls, PerDefinition: c.Sagas.MaxCallsPerDefinition,
 		PerHost: c.Sagas.MaxCallsPerHost, Retention: c.Sagas.Retention,
-		Drain: max(c.HTTP.DrainTimeout, time.Nanosecond)}
+		Restored: c.Sagas.Restored.Time, Drain: max(c.HTTP.DrainTimeout, time.Nanosecond)}
 	if a.tracer != nil {
 		cfg.Tracer = a.tracer
 	}

@@ -82,6 +82,10 @@ type Sagas struct {
 	// AllowHosts are the hosts, addresses and networks to which definitions that came
 	// by the API may send although they are not public, as egress.Config has them.
 	AllowHosts []string `key:"allow_hosts"`
+	// Restored is when the data were restored from a copy, empty for never. What was sent
+	// since the copy was made is not known: for as long as callees know those keys the first
+	// send of a step with a look-up is preceded by it. Leave it there after that.
+	Restored Instant `key:"restored"`
 	// TLS is what calls show and trust.
 	TLS SagasTLS `key:"tls"`
 }

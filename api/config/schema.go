@@ -34,6 +34,7 @@ var (
 	urlType      = reflect.TypeFor[URL]()
 	bytesType    = reflect.TypeFor[Bytes]()
 	durationType = reflect.TypeFor[time.Duration]()
+	instantType  = reflect.TypeFor[Instant]()
 	statusesType = reflect.TypeFor[httpstep.Statuses]()
 )
 
@@ -53,7 +54,8 @@ func fieldsOf(t reflect.Type) []field {
 
 // isSection reports whether t is a group of keys and no value.
 func isSection(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && t != secretType && t != urlType && t != statusesType
+	return t.Kind() == reflect.Struct && t != secretType && t != urlType && t != instantType &&
+		t != statusesType
 }
 
 // isSections reports whether t is a list of sections.
@@ -119,6 +121,9 @@ func (f field) parseOne(v reflect.Value, text string) *leafError {
 			e.shown = shownURL(text)
 		}
 		return e
+	case instantType:
+		return f.assign(v, text, func(s string) (any, error) { return parseInstant(s) },
+			"for example 2026-12-01T09:30:00Z")
 	case bytesType:
 		return f.assign(v, text, func(s string) (any, error) { return parseBytes(s) },
 			"for example 64KiB, 1MiB, 10MB")

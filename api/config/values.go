@@ -121,6 +121,28 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
+// Instant is a time with its zone. The zero Instant is empty.
+type Instant struct{ time.Time }
+
+// String is the form that is read, or empty.
+func (i Instant) String() string {
+	if i.IsZero() {
+		return ""
+	}
+	return i.Format(time.RFC3339)
+}
+
+func parseInstant(text string) (Instant, error) {
+	if text == "" {
+		return Instant{}, nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return Instant{}, errors.New("is not a time with its zone")
+	}
+	return Instant{t}, nil
+}
+
 // URL is an absolute http or https URL without user, query and fragment. The
 // zero URL is empty.
 type URL struct{ url.URL }

@@ -23,11 +23,12 @@ func rootIsSplit(f io.ReaderAt, m meta) (bool, error) {
 		return false, err
 	}
 	n := binary.NativeEndian
-	if n.Uint16(page[8:]) != branchPage {
-		return false, nil
+	count := int64(n.Uint16(page[10:]))
+	if n.Uint16(page[8:]) != branchPage || count > elementsOf(m) {
+		return false, nil // a damaged page is found by who reads it
 	}
 	size := int64(pageHeader)
-	for i := range int(n.Uint16(page[10:])) {
+	for i := range count {
 		below, err := element(m.root, page[pageHeader+i*elementSize:], true)
 		if err != nil {
 			return false, err
@@ -43,6 +44,9 @@ func rootIsSplit(f io.ReaderAt, m meta) (bool, error) {
 	return true, nil
 }
 
+// elementsOf is the most elements that a page has room for.
+func elementsOf(m meta) int64 { return (m.pageSize - pageHeader) / elementSize }
+
 // leafBytes returns what the rows of a leaf take; a page for one that is none, or has more.
 func leafBytes(f io.ReaderAt, m meta, id uint64) (int64, error) {
 	page := make([]byte, m.pageSize)
@@ -51,7 +55,7 @@ func leafBytes(f io.ReaderAt, m meta, id uint64) (int64, error) {
 	}
 	n := binary.NativeEndian
 	last := int64(n.Uint16(page[10:])) - 1
-	if n.Uint16(page[8:]) != leafPage || n.Uint32(page[12:]) > 0 || last < 0 {
+	if n.Uint16(page[8:]) != leafPage || n.Uint32(page[12:]) > 0 || last < 0 || last >= elementsOf(m) {
 		return m.pageSize, nil
 	}
 	at := last * elementSize

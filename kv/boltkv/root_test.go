@@ -1,10 +1,13 @@
 package boltkv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -158,5 +161,44 @@ func TestJoiningTheRootLosesNothing(t *testing.T) {
 	}
 	if joins == 0 {
 		t.Error("no root was to be joined")
+	}
+}
+
+// Whatever stands in the pages of a root, looking at them does no harm.
+func TestADamagedRootIsNoPanic(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{})
+	fillTables(t, s, 9, 500)
+	if err := small(s, 1); err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := newestMeta(s.backend.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(s.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := whole[m.root*pageSize:][:pageSize]
+	pages := []uint64{m.root}
+	for i := range int(binary.NativeEndian.Uint16(root[10:])) {
+		below, err := element(m.root, root[pageHeader+i*elementSize:], true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, below)
+	}
+	if len(pages) < 3 {
+		t.Fatalf("the root has %d pages", len(pages))
+	}
+	r := rand.New(rand.NewPCG(6, 1))
+	for range 20_000 {
+		file := slices.Clone(whole[:m.pages*pageSize])
+		for range 1 + r.IntN(3) {
+			page := file[pages[r.IntN(len(pages))]*pageSize:]
+			page[8+r.IntN(pageHeader+2*elementSize-8)] = byte(r.UintN(256))
+		}
+		_, _ = rootIsSplit(bytes.NewReader(file), m) // it may err, and must end
 	}
 }

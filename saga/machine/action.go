@@ -318,6 +318,10 @@ func (m *move) found(i int) {
 	switch ev.Outcome {
 	case OutcomeDone:
 		st.Output = ev.Data
+		if !st.UndoneAt.IsZero() { // what was undone may still be found: a charge that is refunded
+			m.holdEvidence(i)
+			return
+		}
 		m.happened(i)
 	case OutcomeRefused:
 		st.Error, st.Code = ev.Text, ev.Code

@@ -44,8 +44,9 @@
 //     not sent again after KeyValidFor.
 //   - After the pivot has been sent, a run is not undone. It goes on, or is held.
 //   - The number of an undo rises only when an earlier undo ended and the effect is
-//     proven to have happened after it. Nothing else in a key ever changes within
-//     a round: see [Call].
+//     proven to have happened after it: by a signal whose time says so and that was not
+//     heard before, or by a person. A look-up that finds what was undone is no proof, and
+//     holds the run. Nothing else in a key ever changes within a round: see [Call].
 //   - A terminal state never changes. A success that becomes known after
 //     compensated asks for a correction: [EffectCorrect]. A word that contradicts
 //     another end is told: [EffectContradict].

@@ -214,7 +214,7 @@ func (m *move) advance() bool {
 			m.heard(i)
 		}
 		return true
-	case !m.s.Back && st.Status == Pending && m.sentInLostTime(step):
+	case !m.s.Back && m.sentInLostTime(i):
 		st.Status, st.Doubt, st.LastSend = Unknown, true, m.def.Restored
 		m.note(NoteUnknown, i, "the store was restored; it may have been sent before")
 		return true
@@ -235,13 +235,16 @@ func (m *move) advance() bool {
 }
 
 // sentInLostTime reports that the step may have been sent by a run that a restore has
-// taken back, and that a look-up can tell.
-func (m *move) sentInLostTime(step *Step) bool {
+// taken back, and that a look-up can tell. One that was looked up since is not asked again.
+func (m *move) sentInLostTime(i int) bool {
+	step, st := m.at(i)
+	next := st.Status == Pending || st.Status == Ready && !st.Doubt
 	valid := step.KeyValidFor
 	if valid == 0 {
 		valid = defaultKeyValidFor
 	}
-	return step.Check && !m.def.Restored.IsZero() && m.now.Before(m.def.Restored.Add(valid))
+	return next && step.Check && st.LastSend.Before(m.def.Restored) &&
+		m.now.Before(m.def.Restored.Add(valid))
 }
 
 func (m *move) awaitEnd(step *Step) time.Time {

@@ -541,9 +541,53 @@ var plays = map[string]string{
 		60s begin              -> compensating a=unknown/started call:undo:a#1
 		61s signal a done      -> compensating a=done/started
 		62s result done        -> compensating a=unknown? check:a@1m2s
-		62s found a done       -> compensating a=done/due#2 undo:a@1m2s
-		62s begin              -> compensating a=done/started#2 call:undo:a#2/2
-		63s result done        -> compensated a=done/done#2 tell`,
+		62s found a done       -> held a=unknown? tell
+		65s mark_done a        -> compensating a=done/due#2 undo:a@1m5s
+		65s begin              -> compensating a=done/started#2 call:undo:a#2/2
+		66s result done        -> compensated a=done/done#2 tell`,
+
+	"the same word again is no proof that it happened again": `
+		step a undo await
+		step b
+		0s  begin               -> running a=started call:action:a#1
+		0s  result done         -> running a=waiting
+		1s  signal a done at=3s -> running a=done b=ready action:b
+		1s  begin               -> running a=done b=started call:action:b#1
+		1s  result refused      -> compensating a=done/due b=refused undo:a
+		1s  begin               -> compensating a=done/started b=refused call:undo:a#1
+		2s  result done         -> compensated a=done/done b=refused tell
+		2s  signal a done at=3s -> compensated a=done/done b=refused
+		9s  signal a done at=3s -> compensated a=done/done b=refused
+		9s  signal a done at=8s -> compensated a=done/done b=refused correct:a
+		9s  correction a at=8s  -> compensating a=done/due#2 undo:a@9s
+		9s  begin               -> compensating a=done/started#2 call:undo:a#2/2
+		9s  result done         -> compensated a=done/done#2 tell
+		11s signal a done at=8s -> compensated a=done/done#2`,
+
+	"the same word again during the undo is no proof": `
+		step a undo await
+		step b
+		step c undo
+		step d
+		0s  begin               -> running a=started call:action:a#1
+		0s  result done         -> running a=waiting
+		1s  signal a done at=3s -> running a=done b=ready action:b
+		1s  begin               -> running a=done b=started call:action:b#1
+		1s  result refused      -> compensating a=done/due b=refused undo:a
+		1s  begin               -> compensating a=done/started b=refused call:undo:a#1
+		2s  result retry        -> compensating a=done/due b=refused undo:a@3s
+		4s  signal a done at=3s -> compensating a=done/due b=refused undo:a@3s`,
+
+	"a clock that is ahead proves nothing": `
+		step a undo absent await=1m n=1
+		0s  begin                -> running a=started call:action:a#1
+		0s  result done          -> running a=waiting
+		60s wake                 -> compensating a=unknown/due undo:a@1m0s
+		60s begin                -> compensating a=unknown/started call:undo:a#1
+		61s result done          -> compensated a=unknown/done tell
+		62s signal a done at=64s -> compensated a=unknown/done correct:a
+		62s correction a at=64s  -> held a=unknown? tell
+		70s signal a done at=64s -> held a=unknown?`,
 
 	"a success during a blind undo that left nothing": `
 		step a undo absent check=0s await=1m n=1
@@ -586,6 +630,19 @@ var plays = map[string]string{
 		9s  found b done      -> running a=done b=done c=ready action:c
 		9s  begin             -> running a=done b=done c=started call:action:c#1
 		9s  result refused    -> compensating a=done b=done/due c=refused undo:b`,
+
+	"after a restore a look-up comes before a send that the copy was about to make": `
+		step a undo check=10s
+		0s  begin             -> running a=started call:action:a#1
+		0s  result retry      -> running a=ready action:a@1s
+		restored 2s
+		2s  restart           -> running a=unknown? check:a@1s
+		2s  found a absent    -> running a=unknown? check:a@12s
+		12s found a absent    -> running a=ready action:a@12s
+		12s begin             -> running a=started call:action:a#2
+		12s result retry      -> running a=ready action:a@14s
+		14s begin             -> running a=started call:action:a#3
+		14s result done       -> completed a=done tell`,
 
 	"long after a restore a send is a send": `
 		restored -24h

@@ -181,9 +181,11 @@ type StepState struct {
 	Output      []byte
 	Error, Code string
 	// Signal is the first word by signal: Unknown is none, Done or Refused.
-	// SignalData is what came with it.
+	// SignalData is what came with it, SignalAt the latest time that a success was said
+	// to have happened at.
 	Signal     Outcome
 	SignalData []byte
+	SignalAt   time.Time
 }
 
 // New is the state of a run that has not begun.

@@ -135,7 +135,7 @@ func (m *move) signal(i int) {
 	}
 	switch {
 	case ev.Outcome == OutcomeDone:
-		m.evidence(i, nil, ev.At)
+		m.evidence(i, nil, m.proven(i))
 	case !first:
 	case st.Status == Waiting || st.Status == Unknown && st.Undo == UndoNone:
 		m.heard(i)
@@ -161,6 +161,27 @@ func (m *move) another(i int) bool {
 	_, st := m.at(i)
 	return m.ev.Kind == Signal && m.ev.Outcome == OutcomeDone && st.Signal == OutcomeDone &&
 		m.ev.Data != nil && st.SignalData != nil && !bytes.Equal(m.ev.Data, st.SignalData)
+}
+
+// proven takes in when the success of step i is said to have happened, and returns it if it
+// proves anything; zero if not.
+func (m *move) proven(i int) time.Time {
+	at := m.news(i)
+	if _, st := m.at(i); m.ev.At.After(st.SignalAt) {
+		st.SignalAt = m.ev.At
+	}
+	return at
+}
+
+// news is when a success happened that is another than those heard of before; zero if that
+// is not known. The same word that comes again is no news, and a clock that is ahead of
+// this one's proves nothing.
+func (m *move) news(i int) time.Time {
+	_, st := m.at(i)
+	if m.ev.Kind != Signal || !m.ev.At.After(st.SignalAt) || m.ev.At.After(m.now) {
+		return time.Time{}
+	}
+	return m.ev.At
 }
 
 // keepData keeps what came with a signal. Of a step that has ended without its signal,
@@ -190,7 +211,7 @@ func (m *move) conflict(i int) {
 	if m.ev.Outcome == OutcomeDone { // it happened after all
 		st.Signal = OutcomeDone
 		m.keepData(i)
-		m.evidence(i, nil, m.ev.At)
+		m.evidence(i, nil, m.proven(i))
 		return
 	}
 	if st.Undo == UndoNone && st.Status != Refused && st.Status != Skipped {
@@ -301,7 +322,7 @@ func (m *move) needsCorrection(i int) bool {
 		return false
 	}
 	if st.Status == Done {
-		return st.Undo == UndoDone && m.ev.At.After(st.UndoneAt)
+		return st.Undo == UndoDone && m.news(i).After(st.UndoneAt)
 	}
 	return true
 }
@@ -328,11 +349,11 @@ func Correction(def *Def, s State, ev Event, now time.Time) (State, []Effect) {
 	}
 	st := &next.Steps[i]
 	m.learn(st)
-	if st.UndoneAt.IsZero() {
+	if at := m.proven(i); st.UndoneAt.IsZero() {
 		st.Undo = UndoNone
 		m.happened(i)
 	} else {
-		m.standsAgain(i, ev.At)
+		m.standsAgain(i, at)
 	}
 	m.settle()
 	m.tell(&State{})
