@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -23,6 +24,7 @@ import (
 
 // childMake makes a store, or opens it.
 func childMake(path string) error {
+	runtime.LockOSThread() // strace counts the calls of each thread by itself
 	s, err := Open(context.Background(), path, nil)
 	if err != nil {
 		sayf("not opened: %v", err)
