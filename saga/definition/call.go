@@ -48,6 +48,7 @@ type callDef struct {
 	resend       bool
 	fresh        bool
 	isCheck      bool
+	tells        bool // the callee learns how to signal the end
 }
 
 // reading says what a reply means beyond its status.
@@ -258,8 +259,11 @@ func replyEnv(e *env) *env {
 	return &r
 }
 
+// outcomeKeys are the lists of outcomes.
+var outcomeKeys = []string{"done", "refused", "retry", "unfinished", "unknown"}
+
 func (c *checker) outcomes(n *node, field string, d *callDef) {
-	s := c.section(n, field, "done", "refused", "retry", "unfinished", "unknown")
+	s := c.section(n, field, outcomeKeys...)
 	if s == nil {
 		return
 	}

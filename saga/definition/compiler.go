@@ -157,6 +157,9 @@ func (c *compiler) member(n *ast.MemberNode) (evalFunc, *typ) {
 			return c.fail(n.Property, "run.%s is not known%s; there are %s", name,
 				didYouMean(name, sortedKeys(runFields)), list(sortedKeys(runFields)))
 		}
+		if c.env.named != nil && (name == "id" || name == "key") {
+			*c.env.named = true
+		}
 		return func(s *scope) (any, error) { return s.runField(name), nil }, t
 	case root == "steps" && c.env.steps != nil:
 		return c.stepAlone(n, name, isName)

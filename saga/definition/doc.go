@@ -15,7 +15,7 @@
 //	name: checkout            # stable: part of the keys that callees get
 //	title: Checkout           # for people
 //	version: "7"              # optional: without it a Book numbers the versions
-//	deadline: 15m             # then a run is undone
+//	deadline: 1h              # then a run is undone
 //	input: {order: string, amount: decimal, note: string?}
 //	labels: {order: "${input.order}"}
 //	steps:
@@ -32,7 +32,7 @@
 //	    refused_if: "${reply.body.status == 'declined'}"   # and retry_if, unfinished_if
 //	  output: {id: "${reply.body.id}"}    # default: the JSON of the body, see below
 //	  await:                  # a signal finishes the step
-//	    for: 30m
+//	    for: 30m              # without it a lost signal is waited for without an end
 //	    done: "${signal.body.status == 'succeeded'}"
 //	    refused: "${signal.body.status == 'failed'}"
 //	    output: {id: "${signal.body.id}"}  # default: the whole body

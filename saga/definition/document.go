@@ -226,6 +226,7 @@ func (c *checker) allSteps(s *section, d *Document) {
 		d.defs = append(d.defs, def)
 		d.steps = append(d.steps, def.info(item))
 	}
+	c.notes(n.items, d)
 }
 
 // stepNames reads the names first, so that every step can say which others there are.

@@ -19,8 +19,9 @@ type env struct {
 	noSecrets string
 	secrets   []string // the names there are; nil is not known
 	used      map[string]bool
-	// notifies is set when callback_url is used; it may be nil.
-	notifies *bool
+	// notifies is set when callback_url is used, and named when run.id or run.key is; they
+	// may be nil.
+	notifies, named *bool
 }
 
 // stepType is what others may know of a step.

@@ -7,8 +7,11 @@ import (
 
 // Remarks tells of what a document may say and is rarely meant: a step whose lost answer
 // only a person can clear up, with the place of its call; a status that is taken for a
-// proof and is none; secrets that go over plain HTTP; outputs that nobody reads, or that
-// differ by the way a step ends. They are no problems. They are in the order of the text.
+// proof and is none, and a 404 of which nothing is said; an undo that may be sent twice; a
+// signal that nobody can send, or that is waited for too long; a look-up that never proves
+// that nothing happened; secrets that go over plain HTTP; outputs that nobody reads, or
+// that differ by the way a step ends. They are no problems. They are in the order of the
+// text.
 func (d *Document) Remarks() Problems {
 	out := slices.Clone(d.warnings)
 	for i, s := range d.defs {

@@ -61,7 +61,7 @@ func (c *checker) step(n *node, i int) *stepDef {
 	}
 	d := &stepDef{name: c.steps[i].name, reads: c.steps[i].reads}
 	e := &env{input: c.input, steps: c.steps, own: d.name, key: true, run: true, secrets: c.secrets,
-		used: c.used, notifies: &c.notifies}
+		used: c.used}
 	c.settings(s, d)
 	c.await(s, d, i)
 	c.action(s, d, e)
@@ -168,7 +168,11 @@ func (c *checker) action(s *section, d *stepDef, e *env) {
 	}
 	ce := *e
 	ce.callback = s.n.get("await") != nil
+	var notifies, named bool
+	ce.notifies, ce.named = &notifies, &named
 	d.call = c.call(cs, &ce, actionMethods)
+	c.notifies = c.notifies || notifies
+	d.call.tells = notifies || named
 	outcomes := httpstep.DefaultOutcomes()
 	if ce.callback {
 		outcomes = httpstep.AwaitOutcomes()

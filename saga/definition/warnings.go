@@ -41,6 +41,14 @@ func (c *checker) warnOfOutcomes(s *section, l httpstep.Lists) {
 				"that", doubtful, x.risk)
 		}
 	}
+	if l.Done == nil {
+		return
+	}
+	failures, _ := httpstep.ParseStatuses("4xx") // it is one
+	if l.Done.Without(failures).Empty() {
+		c.warnf(s.n.get("done"), s.path("done"), "has no success: what is written takes the place of the "+
+			"default, so that 200 is unknown; write [2xx, %s]", l.Done)
+	}
 }
 
 // warnOfPlain warns of secrets that anybody on the way can read.

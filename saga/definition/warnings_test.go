@@ -15,14 +15,16 @@ steps:
     outcomes: {retry: [429], refused: [400, 404]}
   repeatable: 1h
   undo: {url: "https://pay.example.com/r", body: "${secrets.pay}"}
+  undo_key_valid_for: 1h
 - name: pack
-  call: {url: "http://packer/p", body: {tell: "${callback_url}", key: "${secrets.pack}"}}
+  call: {url: "http://packer/p", body: {tell: "${callback_url}", key: "${secrets.pack}"},
+    outcomes: {unknown: [404]}}
   repeatable: 1h
-  await: {done: "${signal.body.ok}", output: {id: "${signal.body.id}"}}
+  await: {for: 1h, done: "${signal.body.ok}", output: {id: "${signal.body.id}"}}
   check: {url: "http://packer/p", done: "${reply.status == 200}", output: {id: "${reply.body.id}"}}
   nothing_to_undo: true
 - name: order
-  call: {url: "http://orders.example.com/o"}
+  call: {url: "http://orders.example.com/o", outcomes: {unknown: [404]}}
   repeatable: 1h
 `
 
@@ -45,11 +47,11 @@ func TestWhatIsSeldomMeantIsRemarkedOn(t *testing.T) {
 		{"https://pay.example.com/r", "HTTP://8.8.8.8:80/r", "9:15 steps[0].undo.url: is http, and"},
 		{"http://orders.example.com/o\"",
 			"http://orders.example.com/o\", query: {k: \"${base64(secrets.pay)}\"}",
-			"17:15 steps[2].call.url: is http, and the call carries secrets (pay)"},
+			"19:15 steps[2].call.url: is http, and the call carries secrets (pay)"},
 		{"  repeatable: 1h\n  await: {", "  repeatable: 1h\n  output: {nr: 1}\n  await: {",
-			"13:3 steps[1].output: is read by nobody"},
+			"15:3 steps[1].output: is read by nobody"},
 		{`, output: {id: "${signal.body.id}"}`, "",
-			"13:3 steps[1].await: has no output, so that steps.pack.output is the whole body"},
+			"15:3 steps[1].await: has no output, so that steps.pack.output is the whole body"},
 	} {
 		src := strings.Replace(quiet, c.before, c.after, 1)
 		got := parsed(t, src).Remarks()
