@@ -45,7 +45,6 @@ type callDef struct {
 	outcomes     httpstep.Outcomes
 	readings     []reading
 	keyValidFor  time.Duration // 0: it knows none
-	resend       bool
 	fresh        bool
 	isCheck      bool
 	tells        bool // the callee learns how to signal the end
@@ -282,7 +281,7 @@ func (c *checker) outcomes(n *node, field string, d *callDef) {
 // request renders the call. An error means that nothing can be sent.
 func (d *callDef) request(s *scope, t *Target) (*httpstep.Request, error) {
 	req := &httpstep.Request{Method: d.method, KeyHeader: d.keyHeader, Trust: t.Origin.trust(),
-		Resend: d.resend, Fresh: d.fresh, Timeout: d.limit, Outcomes: &d.outcomes,
+		Resend: d.isCheck, Fresh: d.fresh, Timeout: d.limit, Outcomes: &d.outcomes,
 		URL: d.fixed, Endpoint: d.endpoint}
 	if d.endpoint == nil {
 		var err error

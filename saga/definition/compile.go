@@ -219,6 +219,9 @@ func (r *runner) send(ctx context.Context, d *callDef, s *scope) (*httpstep.Repl
 	for _, reading := range d.readings {
 		s.take(reply)
 		yes, err := reading.when.condition(s)
+		if err != nil && meaning != httpstep.Done {
+			continue // the status says enough: a proxy answers 429 in its own words
+		}
 		if err != nil {
 			return nil, reply.Err(httpstep.Unknown, reading.key+" cannot tell: "+err.Error())
 		}

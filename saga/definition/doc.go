@@ -90,10 +90,13 @@
 //	before the send: all else, such as a value that is   refused at once: no try and nobody
 //	missing, a header that would break its line, ..      can change what the run is about
 //	in a path, a URL, header or body that is too long
-//	the callee does not take our credentials (401, 407)  the same, and an alarm
-//	a reply cannot be read: refused_if and its like      unknown: looked up, sent again
+//	the callee does not take our credentials (401, 407)  not done, and an alarm; tried again,
+//	                                                     then held, and not undone
+//	a 2xx cannot be read: refused_if and its like        unknown: looked up, sent again
 //	or output reads what is not there, the body is no    under the same key, or held
 //	JSON or too long
+//	another status whose body refused_if and its like    what the status means
+//	cannot read
 //	the default output: the body is no JSON, or no part  done, with no output
 //	of it is read and it is larger than 32 KiB
 //	the default output: a part is read, and the body is  unknown, as above: say output:

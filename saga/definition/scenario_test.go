@@ -340,6 +340,12 @@ func TestReport29_ReadingsOfTheReply(t *testing.T) {
 			"tell"},
 		{[]answer{{body: `[1]`}, {body: `{"status": "ok"}`}}, machine.Completed, 2, "refused_if cannot tell"},
 		{[]answer{{status: 204}}, machine.Completed, 1, ""},
+		// but a status that is no 2xx says by itself what it means
+		{[]answer{{status: 422, body: `no`}}, machine.Compensated, 1, "answered 422"},
+		{[]answer{{status: 429, body: `slow down`}, {body: `{"status": "ok"}`}}, machine.Completed, 2,
+			"answered 429"},
+		{[]answer{{status: 401, body: `<html>`}, {body: `{"status": "ok"}`}}, machine.Completed, 2,
+			"answered 401"},
 	} {
 		r := newRig(t)
 		r.goodShop()
@@ -525,8 +531,8 @@ func TestAnUndoThatMustNotComeTwice(t *testing.T) {
 		r.want(v, machine.Stuck, callLoyalty+", "+callCharge+", "+callOrder+", "+callRefund)
 	}
 	d := parsed(t, src)
-	if u := d.defs[1].undo; u.resend || !u.fresh {
-		t.Errorf("it may be sent twice by the connection: %v, %v", u.resend, u.fresh)
+	if u := d.defs[1].undo; u.isCheck || !u.fresh {
+		t.Errorf("it may be sent twice by the connection: %v, %v", u.isCheck, u.fresh)
 	}
 	r := newRig(t)
 	r.goodShop()

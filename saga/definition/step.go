@@ -178,9 +178,9 @@ func (c *checker) action(s *section, d *stepDef, e *env) {
 		outcomes = httpstep.AwaitOutcomes()
 	}
 	c.effect(cs, d.call, &ce, outcomes)
-	d.call.resend, d.call.keyValidFor = d.keyValidFor > 0, d.keyValidFor
+	d.call.keyValidFor = d.keyValidFor
 	// Where nothing can settle an outcome, none is risked on an old connection.
-	d.call.fresh = !d.call.resend && !d.undoWhenAbsent && s.n.get("check") == nil
+	d.call.fresh = d.keyValidFor == 0 && !d.undoWhenAbsent && s.n.get("check") == nil
 	if out != nil {
 		d.output = c.value(out, s.path("output"), replyEnv(e))
 	}
@@ -201,8 +201,8 @@ func (c *checker) undo(s *section, d *stepDef, e *env, own *typ) {
 	d.undo = c.call(us, &ue, actionMethods)
 	c.effect(us, d.undo, &ue, httpstep.DefaultOutcomes())
 	// An undo in doubt is sent again with the same key, unless its callee knows none.
-	d.undo.resend, d.undo.keyValidFor = d.undoKeyValidFor > 0, d.undoKeyValidFor
-	d.undo.fresh = !d.undo.resend
+	d.undo.keyValidFor = d.undoKeyValidFor
+	d.undo.fresh = d.undoKeyValidFor == 0
 }
 
 func (c *checker) check(s *section, d *stepDef, e *env) {
@@ -216,7 +216,7 @@ func (c *checker) check(s *section, d *stepDef, e *env) {
 		return
 	}
 	d.check = &checkDef{call: c.call(cs, e, checkMethods)}
-	d.check.call.isCheck, d.check.call.resend = true, true
+	d.check.call.isCheck = true
 	if cs.n.get("timeout") == nil {
 		d.check.call.timeout = checkTimeout
 	}

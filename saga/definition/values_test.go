@@ -39,8 +39,8 @@ steps:
 		t.Error("the outcomes are not those that are written")
 	}
 	// Over an old connection goes what can be settled: looked up, sent again, undone.
-	if b.call.fresh || !b.call.resend || !c.call.fresh || c.call.resend || !b.undo.resend ||
-		!b.check.call.resend {
+	if b.call.fresh || b.call.isCheck || !c.call.fresh || b.undo.fresh || b.undo.isCheck ||
+		!b.check.call.isCheck {
 		t.Error("the calls are sent in another way than their steps allow")
 	}
 }
