@@ -295,16 +295,16 @@ func (s *Server) pass(
 	if sig.Refused {
 		said = machine.OutcomeRefused
 	}
-	if v.State.Status.Terminal() {
+	i := v.State.Find(sig.Step)
+	if again := i >= 0 && v.State.Steps[i].Signal == said; again || v.State.Status.Terminal() {
 		now, err := s.sagas.Engine.Get(c.Request().Context(), v.Run)
 		if err != nil {
 			return "", err
 		}
-		if now.Contradictions[sig.Step].Outcome == said {
+		if x, ok := now.Contradictions[sig.Step]; ok && x.Is(said, sig.Data) {
 			return signalContradicts, nil
 		}
 	}
-	i := v.State.Find(sig.Step)
 	if i >= 0 && v.State.Steps[i].Signal == said || !sig.Refused && v.Corrections[sig.Step] != "" {
 		return signalRepeated, nil
 	}

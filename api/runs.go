@@ -246,6 +246,9 @@ type preference struct {
 	minimal bool          // to see only what names the run and says how it stands
 }
 
+// maxRunID is longer than every id of a run, in bytes.
+const maxRunID = 64
+
 // preferred reads the header Prefer, RFC 7240, of which "wait" and "return" are known;
 // the first of each counts. What cannot be honoured is ignored, as that says; a wait of
 // more than MaxRunWait is that.
@@ -259,7 +262,7 @@ func preferred(h http.Header) (wish preference) {
 			switch {
 			case !waits && strings.EqualFold(name, "wait"):
 				waits = true
-				if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+				if n, err := strconv.ParseUint(text, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 					wish.wait = min(seconds(int64(n)), MaxRunWait)
 				}
 			case !returns && strings.EqualFold(name, "return"):
@@ -350,7 +353,11 @@ func runRevision(h http.Header) (uint64, error) {
 // visibleRun reads the run of the path; one that the caller may not see does not
 // exist.
 func (s *Server) visibleRun(c echo.Context) (*saga.RunView, error) {
-	v, err := s.sagas.Engine.Get(c.Request().Context(), c.Param("id"))
+	id := c.Param("id")
+	if len(id) > maxRunID {
+		return nil, saga.ErrNoRun
+	}
+	v, err := s.sagas.Engine.Get(c.Request().Context(), id)
 	if err != nil {
 		return nil, err
 	}

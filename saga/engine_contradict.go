@@ -24,6 +24,11 @@ type Contradiction struct {
 	Data []byte
 }
 
+// Is reports that the word is this one: the same outcome, with data that say the same.
+func (c *Contradiction) Is(outcome machine.Outcome, data []byte) bool {
+	return c.Outcome == outcome && (bytes.Equal(c.Data, data) || sameJSON(c.Data, data))
+}
+
 // contradictionTable keeps the words that deny the end of a run, under (run, step).
 var contradictionTable = kv.NewTable[contradictionRow]("saga.contradiction", 1)
 
