@@ -200,7 +200,8 @@ func sagaStart(ctx context.Context, c *call) error {
 		return err
 	}
 	run, err := cl.StartRun(ctx, client.StartRun{Definition: c.args[0], Key: c.args[1],
-		Version: c.text("version"), Principal: c.text("principal"), Input: input, Labels: labels, Round: round})
+		Version: c.text("version"), Principal: c.text("principal"), Input: input,
+		Labels: labels, Round: round})
 	if err != nil {
 		return err
 	}

@@ -105,8 +105,8 @@ func invalid(err error, file string) error {
 	if !slices.ContainsFunc(p.Problems, func(x problem.Place) bool {
 		return !strings.Contains(x.Message, "sagas.allow_hosts")
 	}) { // the document is as it should be, and a check finds nothing wrong with it
-		try = "add the host to sagas.allow_hosts in onced.yaml, restart onced and put it again; or name the " +
-			"file in sagas.definitions there, which a SIGHUP has read"
+		try = "add the host to sagas.allow_hosts in onced.yaml, restart onced and put it again; or name " +
+			"the file in sagas.definitions there, which a SIGHUP has read"
 	}
 	return &failure{what: "the definition is not valid; nothing was kept", why: strings.Join(lines, "\n"),
 		try: try, code: ExitProblem, err: err}

@@ -136,7 +136,7 @@ func Table() []Metric {
 	definition := Label{Name: "definition", Source: "names of definitions, the first 100; other"}
 	set := func(name string, values []string) Label { return Label{Name: name, Values: values} }
 	of := func(what string) Label { return Label{Name: what, Source: "of this build"} }
-	return []Metric{
+	return append([]Metric{
 		{Name: nameBuild, Type: Gauge, Labels: []Label{of("version"), of("revision"), of("goversion")},
 			Help: "What is running; always 1."},
 
@@ -183,8 +183,13 @@ func Table() []Metric {
 			buckets: requestBuckets, Help: "Time of a call of a step, to the end of its answer."},
 		{Name: nameRefusedUs, Type: Counter,
 			Help: "Calls of steps whose callee does not accept our credentials; the log names the host."},
+	}, ofStoreAndConfig()...)
+}
 
-		{Name: nameCommits, Type: Counter, Labels: []Label{set("result", results)},
+// ofStoreAndConfig are the metrics of what is beneath requests and runs.
+func ofStoreAndConfig() []Metric {
+	return []Metric{
+		{Name: nameCommits, Type: Counter, Labels: []Label{{Name: "result", Values: results}},
 			Help: "Commits of the store. After a failed one it takes no more writes."},
 		{Name: nameCommitTime, Type: Histogram, buckets: commitBuckets,
 			Help: "Time of a commit, the sync of the disk included."},
