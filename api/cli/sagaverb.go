@@ -29,12 +29,13 @@ var verbs = []verb{
 	},
 	{
 		"mark-done", true, "say that a step, or its undo, happened",
-		"The step, or its undo when that is due, counts as done. Nothing is sent for it; the run goes on " +
-			"behind it.",
+		"The step, or its undo when that is due, counts as done. Nothing is sent for it. The run goes on " +
+			"behind it, or is undone: the reason says which.",
 	},
 	{
 		"mark-not-done", true, "say that a step, or its undo, did not happen",
-		"The step, or its undo when that is due, counts as not having happened. It may be SENT AGAIN.",
+		"The step, or its undo when that is due, counts as not having happened. It may be SENT AGAIN: the " +
+			"reason says so.",
 	},
 	{
 		"skip", true, "do without a step, or let its effect stand",
