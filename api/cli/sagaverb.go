@@ -218,7 +218,7 @@ func (c *call) bulkSelection(v *verb, b *client.BulkAct) (err error) {
 		some.State = ""
 	}
 	if narrow := some != (client.RunFilter{}); narrow == b.All {
-		what, why := " needs a selector", "without one it is about every open run of all accounts"
+		what, why := " needs a selector", "that is every open run of all definitions and accounts"
 		if narrow {
 			what, why = " takes --all or a selector", "the one is every open run, the other some"
 		}
