@@ -113,6 +113,9 @@ func (c *change) fit(ev *machine.Event) error {
 		ev.Text, ev.Data = "it happened; "+gone("output"), nil
 		return nil
 	case machine.Signal:
+		if bytes.Equal(ev.Data, c.r.state.Steps[ev.Step].SignalData) {
+			return nil // it is there already
+		}
 		text := gone("data")
 		if ev.Text != "" {
 			text = cut(ev.Text, maxNote/2) + "; " + text

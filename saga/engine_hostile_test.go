@@ -485,6 +485,36 @@ func aSignalThatDoesNotFit(t *testing.T, refused bool) {
 	})
 }
 
+// The same signal again is no other one where the run has no room for its data twice.
+func TestASignalThatFitsOnceIsTheSameAgain(t *testing.T) {
+	inTill(t, twoSteps(AwaitSignal()), func(t *testing.T, s *till) {
+		id := s.started()
+		settle()
+		err := s.store.Update(s.Context(), func(w kv.Writer) error {
+			c, err := s.engine.edit(w, id)
+			if err == nil {
+				c.r.state.Steps[1].Output = make([]byte, MaxRunData-1000)
+				err = c.save()
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sig := Signal{Run: id, Step: "charge", Data: []byte(`"` + strings.Repeat("x", 700) + `"`)}
+		for range 3 {
+			if err := s.engine.Signal(s.Context(), sig); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		v := s.wantStatus(id, machine.Completed)
+		if got := v.State.Steps[0].SignalData; len(got) != 702 || v.Contradictions != nil {
+			t.Errorf("kept: %d bytes; denied by %v", len(got), v.Contradictions)
+		}
+	})
+}
+
 // Times that no row can hold, or that overflow, are refused with the definition.
 func TestTimesAreBounded(t *testing.T) {
 	t.Parallel()
