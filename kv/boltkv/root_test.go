@@ -3,14 +3,11 @@ package boltkv
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
-
-	bolt "go.etcd.io/bbolt"
 
 	"onced/kv"
 )
@@ -49,21 +46,6 @@ func fillTables(t *testing.T, s *Store, n, size int) {
 	}
 }
 
-// check has bbolt look at every page.
-func check(t *testing.T, s *Store) {
-	t.Helper()
-	err := s.backend.db.View(func(tx *bolt.Tx) error {
-		var found []error
-		for err := range tx.Check() {
-			found = append(found, err)
-		}
-		return errors.Join(found...)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Tables that have grown leave a root of one page behind, whatever it had before.
 func TestTheRootIsOnePageAgain(t *testing.T) {
 	t.Parallel()
@@ -83,7 +65,7 @@ func TestTheRootIsOnePageAgain(t *testing.T) {
 		if n := rootPages(t, s); n != 1 {
 			t.Errorf("%d tables: the root has %d pages of %d", tables, n, before)
 		}
-		check(t, s)
+		wantSound(t, s)
 		closeStore(t, s)
 	}
 }
@@ -105,7 +87,7 @@ func TestARootOfManySmallTablesIsLeftAlone(t *testing.T) {
 	if n := rootPages(t, s); n != before || n == 1 {
 		t.Errorf("%d pages, %d before", n, before)
 	}
-	check(t, s)
+	wantSound(t, s)
 }
 
 // Whatever the tables hold, nothing is lost when the root is joined at any commit.
@@ -156,7 +138,7 @@ func TestJoiningTheRootLosesNothing(t *testing.T) {
 			}
 		}
 		if round%20 == 0 {
-			check(t, s)
+			wantSound(t, s)
 		}
 	}
 	if joins == 0 {

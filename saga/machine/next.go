@@ -239,12 +239,18 @@ func (m *move) advance() bool {
 func (m *move) sentInLostTime(i int) bool {
 	step, st := m.at(i)
 	next := st.Status == Pending || st.Status == Ready && !st.Doubt
+	return next && step.Check && m.lost(i)
+}
+
+// lost reports that what was sent of step i before a restore is not known, and that its
+// callee may still know the key.
+func (m *move) lost(i int) bool {
+	step, st := m.at(i)
 	valid := step.KeyValidFor
 	if valid == 0 {
 		valid = defaultKeyValidFor
 	}
-	return next && step.Check && st.LastSend.Before(m.def.Restored) &&
-		m.now.Before(m.def.Restored.Add(valid))
+	return st.LastSend.Before(m.def.Restored) && m.now.Before(m.def.Restored.Add(valid))
 }
 
 func (m *move) awaitEnd(step *Step) time.Time {

@@ -644,6 +644,18 @@ var plays = map[string]string{
 		14s begin             -> running a=started call:action:a#3
 		14s result done       -> completed a=done tell`,
 
+	"after a restore a word may be about what the copy does not know": `
+		restored -1s
+		step a undo await
+		0s  signal a done     -> running a=ready action:a
+		0s  begin             -> running a=started call:action:a#1
+		0s  result done       -> completed a=done tell`,
+
+	"long after a restore a word about what was not sent is none": `
+		restored -24h
+		step a undo await
+		0s  signal a done     -> error has not been sent`,
+
 	"long after a restore a send is a send": `
 		restored -24h
 		step a undo check=10s

@@ -152,7 +152,7 @@ func (m *move) signal(i int) {
 func (m *move) unsent(i int) bool {
 	step, st := m.at(i)
 	return !step.NoAction && st.Sends == 0 && (st.Status == Pending || st.Status == Ready) && !m.s.Back &&
-		m.def.Restored.IsZero()
+		!m.lost(i)
 }
 
 // another reports a second success by signal that names something else than the first, such
