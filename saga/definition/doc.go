@@ -36,7 +36,9 @@
 //	    done: "${signal.body.status == 'succeeded'}"
 //	    refused: "${signal.body.status == 'failed'}"
 //	    output: {id: "${signal.body.id}"}  # default: the whole body
-//	    at: "${signal.body.time}"          # when it happened: RFC 3339 or seconds
+//	    at: "${signal.body.time}"          # when it happened: RFC 3339 or seconds. It can prove that a
+//	                                       # success came after its undo, so leave it out when the
+//	                                       # callee's clock is not to be trusted.
 //	  undo: {url: …, body: {charge: "${output.id}"}}      # as call
 //	  check:                  # a look-up: as call without key and outcomes, GET by default
 //	    url: https://pay.example/charges?key=${key}
